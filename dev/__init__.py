@@ -1,0 +1,1 @@
+"""What stands under `make`: the virtual environment, the servers, and the processes of a development run."""
