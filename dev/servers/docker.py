@@ -117,7 +117,7 @@ class ContainerServers:
         self.database = ""
 
     def stop_broker(self) -> None:
-        docker("stop", "-t", str(_STOP_SECONDS), self.broker)
+        _stop(self.broker, [self.broker, "rabbitmqctl", "-q", "shutdown"])
 
     def kill_broker(self) -> None:
         docker("kill", self.broker)
@@ -127,7 +127,7 @@ class ContainerServers:
         self._wait(self._broker_question())
 
     def stop_database(self) -> None:
-        docker("stop", "-t", str(_STOP_SECONDS), self.database)
+        _stop(self.database, ["-u", "postgres", self.database, "pg_ctl", "stop", "-m", "fast"])
 
     def kill_database(self) -> None:
         docker("kill", self.database)
@@ -172,6 +172,12 @@ class ContainerServers:
                 raise NotReady(str(error)) from error
 
         return Question("Postgres", ask, lambda: _exited(self.database), lambda: _log(self.database))
+
+
+def _stop(container: str, command: Sequence[str]) -> None:
+    """An orderly stop, asked of the server itself: the first process of an image need not pass a signal on."""
+    subprocess.run(["docker", "exec", *command], capture_output=True, stdin=subprocess.DEVNULL)
+    docker("stop", "-t", str(_STOP_SECONDS), container)
 
 
 def _exited(container: str) -> str | None:
