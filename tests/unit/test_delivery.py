@@ -15,6 +15,7 @@ from topology.headers import Attempt
 
 GOOD: dict[str, Any] = {"task": "jobs.run", "id": "1"}
 BODY = b"[[],{},{}]"
+OURS: dict[str, Any] = {"redrive-attempt": "2.3", "redrive-due": 17}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -148,7 +149,7 @@ def test_a_well_formed_message_is_read() -> None:
         eta="2026-01-01T00:00:05",
         timelimit=[10, 5.5],
         root_id="r",
-        **{"redrive-attempt": "2.3", "redrive-due": 17},
+        **OURS,
     )
 
     assert isinstance(message, TaskMessage)
