@@ -27,7 +27,7 @@ class Delivery:
 
     content_type: str | None
     content_encoding: str | None
-    headers: Mapping[str, Any]
+    headers: Mapping[Any, Any]  # keys that are not UTF-8 stay bytes
     body: bytes
     decompressed: bool = False
 
@@ -62,7 +62,7 @@ class Refusal:
     id: str | None = None
 
 
-class _Refused(Exception):  # noqa: N818 - control flow inside this module
+class _Refused(Exception):
     def __init__(self, reason: RefusalReason, detail: str) -> None:
         super().__init__(detail)
         self.reason: RefusalReason = reason
