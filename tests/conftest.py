@@ -12,6 +12,7 @@ from tests.support.databases import Database, fresh_database, migrated_template
 from tests.support.processes import Processes
 from tests.support.proxy import TcpProxy
 from tests.support.servers import Servers, named_servers
+from tests.support.stack import Stack
 from tests.support.vhosts import Vhost, broker_version, fresh_vhost
 
 MARKED_FOLDERS = ("integration", "chaos")
@@ -79,6 +80,15 @@ def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Proces
     request.node.stash[PROCESSES] = made
     yield made
     made.close()
+
+
+@pytest.fixture
+def stack(vhost: Vhost, database: Database, processes: Processes, request: pytest.FixtureRequest) -> Stack:
+    """API, worker and dead-letter consumer, none started yet; their third party is the test's, if it has one."""
+    settings = {}
+    if "third_party" in request.fixturenames:
+        settings["REDRIVE_THIRD_PARTY_URL"] = request.getfixturevalue("third_party").url
+    return Stack(vhost, database, processes, settings)
 
 
 @pytest.fixture
