@@ -84,7 +84,7 @@ def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Proces
 
 @pytest.fixture
 def stack(vhost: Vhost, database: Database, processes: Processes, request: pytest.FixtureRequest) -> Stack:
-    """API, worker and dead-letter consumer, none started yet; their third party is the test's, if it has one."""
+    """API, worker and dead-letter consumer, none started yet; with fixture `third_party`, they call it."""
     settings = {}
     if "third_party" in request.fixturenames:
         settings["REDRIVE_THIRD_PARTY_URL"] = request.getfixturevalue("third_party").url
