@@ -52,9 +52,9 @@ def _run(purpose: Purpose) -> str:
         owner = load_state(directory_of(purpose)).owner
         return f"running as process {owner.pid}" if owner else "running"
     with held:
-        left = [
-            each.name for each in load_state(directory_of(purpose)).processes if is_running(each.identity)
-        ]
-    if left:
-        raise DevError(f"a crashed run left {', '.join(left)} running: make down")
+        state = load_state(directory_of(purpose))
+    if state.owner:  # a run that ended well has taken its name off
+        left = [each.name for each in state.processes if is_running(each.identity)]
+        names = ", ".join((*left, *state.containers)) or "its data"
+        raise DevError(f"one crashed and left {names}: make down")
     return "none"

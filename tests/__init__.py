@@ -1,0 +1,1 @@
+"""Tests, sorted by what they touch: unit (nothing), contract, integration (servers), chaos (kills)."""

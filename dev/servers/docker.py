@@ -175,7 +175,7 @@ class ContainerServers:
 
 
 def _stop(container: str, command: Sequence[str]) -> None:
-    """An orderly stop, asked of the server itself: the first process of an image need not pass a signal on."""
+    """An orderly stop, asked of the server itself: an image's first process need not pass a signal on."""
     subprocess.run(["docker", "exec", *command], capture_output=True, stdin=subprocess.DEVNULL)
     docker("stop", "-t", str(_STOP_SECONDS), container)
 

@@ -105,8 +105,7 @@ class LocalDatabase:
 
     def make_database(self) -> None:
         """Creates the demo's database unless it is kept from an earlier run. Raises ServersFailed."""
-        there = self._psql("postgres", f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'")  # noqa: S608 - a constant
-        if there.stdout.strip() == "1":
+        if self._psql(DATABASE, "SELECT 1").returncode == 0:
             return
         made = self._psql("postgres", f"CREATE DATABASE {DATABASE}")
         if made.returncode != 0:

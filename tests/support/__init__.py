@@ -1,0 +1,1 @@
+"""Real servers, real processes and waiting with a deadline, for tests."""

@@ -1,23 +1,29 @@
-"""The broker and the database of a test session. `tests/conftest.py` imports the fixture."""
+"""The broker and the database of a test session: one of each, vhosts and databases separate the tests."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
 
-from dev.servers import Servers, acquire
+from dev.servers import NotControllable, Servers, ServerUrls, acquire
+
+__all__ = ["NotControllable", "ServerUrls", "Servers", "acquired_servers"]
 
 
-@pytest.fixture(scope="session")
-def servers(pytestconfig: pytest.Config) -> Iterator[Servers]:
-    """One RabbitMQ and one Postgres for the session: vhosts and databases separate the tests.
+def acquired_servers(config: pytest.Config) -> Iterator[Servers]:
+    """Yields servers that answer, as `dev.servers` finds or starts them, and closes what it started.
 
     A test that stops or kills a server starts it again before it ends.
     """
-    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    capture = config.pluginmanager.getplugin("capturemanager")
 
     def say(line: str) -> None:
+        if capture is None:
+            print(f"servers: {line}", flush=True)
+            return
         with capture.global_and_fixture_disabled():
-            print(f"\n  servers: {line}", end="", flush=True)
+            print(f"\nservers: {line}", end="", flush=True)
 
-    with acquire("test", say) as acquired:
-        yield acquired
+    with acquire("test", say) as servers:
+        yield servers

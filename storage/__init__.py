@@ -1,0 +1,1 @@
+"""What every process agrees on about Postgres: migrations, every query, row types."""

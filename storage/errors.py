@@ -1,0 +1,54 @@
+"""The exceptions of this package: one root, and the driver's errors translated at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+
+
+class StorageError(Exception):
+    """Something about Postgres went wrong."""
+
+
+class DatabaseAwayError(StorageError):
+    """Postgres cannot be reached, or gave up the connection: try again later, nothing is decided."""
+
+
+class MigrationError(StorageError):
+    """The schema is not at the level that this release needs, or a migration cannot be applied."""
+
+
+# Class 57 is operator intervention (shutdown, crash, idle session ended), 53 a lack of resources,
+# 08 a lost connection, 25006 a read-only transaction (a standby), 40 a rollback to be tried again.
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_TRANSIENT_CLASSES = ("08", "53", "57", "40")
+_TRANSIENT_CODES = ("25006", "55P03")
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same statement may succeed later, without anything being changed about it."""
+    if isinstance(error, asyncpg.PostgresError):
+        code = error.sqlstate or ""
+        return code[:2] in _TRANSIENT_CLASSES or code in _TRANSIENT_CODES
+    if isinstance(error, asyncpg.InterfaceError):
+        # asyncpg reports a connection that died between two statements this way.
+        text = str(error)
+        return "closed" in text or "connection" in text
+    return isinstance(error, OSError | TimeoutError)
+
+
+@contextmanager
+def translate(what: str) -> Iterator[None]:
+    """Turn connection-level errors inside into `DatabaseAwayError`; others pass unchanged.
+
+    Args:
+        what: the operation, for the message ("claim 12 jobs").
+    """
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        if is_transient(error):
+            raise DatabaseAwayError(f"Postgres is away ({what}): {error or type(error).__name__}") from error
+        raise

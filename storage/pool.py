@@ -1,0 +1,72 @@
+"""Connections: one pool per process and event loop, and the wait for a database that is not there yet."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from storage.errors import MigrationError, is_transient
+from storage.migrate import require_level
+from storage.settings import StorageSettings
+
+Say = Callable[[str], None]
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 5.0
+
+
+async def connect(settings: StorageSettings, name: str) -> asyncpg.Connection:
+    """One connection of its own (locks, LISTEN, the worker's ledger), shown as `name` in pg_stat_activity."""
+    return await asyncpg.connect(
+        settings.dsn, timeout=settings.database_timeout_s, server_settings={"application_name": name}
+    )
+
+
+async def open_pool(settings: StorageSettings, name: str) -> asyncpg.Pool:
+    """A pool whose connections carry `name` as application_name. The caller closes it.
+
+    Raises:
+        OSError, asyncpg.PostgresError: the database cannot be reached; see `wait_for_database`.
+    """
+    pool: asyncpg.Pool = await asyncpg.create_pool(
+        settings.dsn,
+        min_size=min(settings.database_pool_min, settings.database_pool_max),
+        max_size=settings.database_pool_max,
+        timeout=settings.database_timeout_s,
+        server_settings={"application_name": name},
+    )
+    return pool
+
+
+def where(settings: StorageSettings) -> str:
+    """The database's address without user or password, for messages."""
+    url = urlsplit(settings.dsn)
+    return f"{url.hostname or 'localhost'}:{url.port or 5432}{url.path}"
+
+
+async def wait_for_database(settings: StorageSettings, say: Say) -> None:
+    """Return once the database answers and is migrated; until then say, with back-off, what is missing.
+
+    A wrong password or database name is waited for too, since a database that is being set up gives
+    the same answers; the message says which it is.
+    """
+    wait = FIRST_WAIT_S
+    while True:
+        try:
+            connection = await connect(settings, "redrive-wait")
+            try:
+                await require_level(connection)
+            finally:
+                await connection.close()
+        except MigrationError as error:
+            say(f"waiting for the database at {where(settings)}: {error}")
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            kind = "" if is_transient(error) else f" ({type(error).__name__})"
+            say(f"waiting for the database at {where(settings)}{kind}: {error or 'no answer'}")
+        else:
+            return
+        await asyncio.sleep(wait * random.uniform(0.75, 1.25))  # noqa: S311 - jitter, not a secret
+        wait = min(wait * 2, LONGEST_WAIT_S)

@@ -1,0 +1,110 @@
+"""The retry ladder in a real broker: never early, in the order of the delays, nothing lost or misled."""
+
+import time
+from collections.abc import Callable
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.support.vhosts import Vhost
+from topology.address import AmqpAddress
+from topology.declare import apply, connection
+from topology.entities import compile_topology
+from topology.ladder import route
+from topology.names import dlq
+from topology.spec import Ladder, Topology, WorkQueue
+
+# 100 ms ticks: delays up to 6.2 s nominal, in a tenth of that time.
+QUEUE = WorkQueue("a.jobs", Ladder(tick_ms=100, steps=6))
+OTHER = WorkQueue("jobs", Ladder(tick_ms=100, steps=6))
+TOPOLOGY = Topology((QUEUE, OTHER))
+SCALE = 0.5
+CLOCK_S = 0.001  # the broker's timers count whole milliseconds
+
+
+def arrivals(channel: BlockingChannel, queue: str, count: int, deadline_s: float) -> dict[str, float]:
+    """Body → time of arrival of `count` messages."""
+    seen: dict[str, float] = {}
+    for method, _, body in channel.consume(queue, inactivity_timeout=deadline_s):
+        if method is None:
+            break
+        seen[body.decode()] = time.time()
+        channel.basic_ack(method.delivery_tag)
+        if len(seen) == count:
+            break
+    channel.cancel()
+    return seen
+
+
+def send(channel: BlockingChannel, queue: WorkQueue, delay_s: float, body: str) -> float:
+    where = route(queue, delay_s, time_scale=SCALE, now_ms=0)
+    assert where.due_ms is None
+    properties = pika.BasicProperties(delivery_mode=2)
+    channel.basic_publish(where.exchange, where.routing_key, body.encode(), properties, mandatory=True)
+    return time.time()
+
+
+@pytest.fixture
+def open_channel(vhost: Vhost) -> Callable[[], AmqpAddress]:
+    address = AmqpAddress.parse(vhost.amqp_url)
+    apply(address, compile_topology(TOPOLOGY, SCALE))
+    return lambda: address
+
+
+def test_each_delay_comes_back_once_never_early_and_in_order(open_channel: Callable[[], AmqpAddress]) -> None:
+    delays = [0, 0.05, 0.1, 0.25, 0.3, 0.7, 1.0, 1.55, 1.6, 2.3, 3.1, 3.3, 4.2, 6.0]
+    far_apart = ["0", "0.7", "1.6", "3.1", "6.0"]
+    with connection(open_channel(), "test") as opened:
+        channel = opened.channel()
+        channel.confirm_delivery()
+        sent = {f"{delay}": send(channel, QUEUE, delay, f"{delay}") for delay in reversed(delays)}
+        seen = arrivals(channel, QUEUE.name, len(delays), 10)
+        left = channel.queue_declare(OTHER.name, passive=True).method.message_count
+
+    assert seen.keys() == sent.keys()
+    early = [d for d in delays if seen[f"{d}"] - sent[f"{d}"] < d * SCALE - CLOCK_S]
+    assert early == []
+    assert [body for body in seen if body in far_apart] == far_apart
+    assert left == 0, "a retry of a.jobs reached jobs"
+
+
+def test_a_short_delay_does_not_wait_behind_a_long_one(open_channel: Callable[[], AmqpAddress]) -> None:
+    with connection(open_channel(), "test") as opened:
+        channel = opened.channel()
+        for number in range(50):
+            send(channel, QUEUE, 6.0, f"long {number}")
+        send(channel, QUEUE, 0.1, "short")
+        seen = arrivals(channel, QUEUE.name, 51, 10)
+
+    assert len(seen) == 51
+    assert next(iter(seen)) == "short"
+
+
+def test_a_retry_whose_work_queue_is_gone_is_kept_in_the_catch_all(
+    open_channel: Callable[[], AmqpAddress],
+) -> None:
+    with connection(open_channel(), "test") as opened:
+        channel = opened.channel()
+        channel.queue_delete(QUEUE.name)
+        send(channel, QUEUE, 0.3, "orphan")
+        kept = arrivals(channel, "redrive.unrouted.dlq", 1, 5)
+
+    assert list(kept) == ["orphan"]
+
+
+def test_a_rejected_message_reaches_its_dead_letter_queue(open_channel: Callable[[], AmqpAddress]) -> None:
+    with connection(open_channel(), "test") as opened:
+        channel = opened.channel()
+        # Whatever key it came with: the dead-letter key is explicit.
+        channel.basic_publish("", QUEUE.name, b"direct", mandatory=True)
+        send(channel, QUEUE, 0.1, "by the ladder")
+        for number, (method, _, _) in enumerate(channel.consume(QUEUE.name, inactivity_timeout=5), start=1):
+            assert method is not None, "no delivery"
+            channel.basic_nack(method.delivery_tag, requeue=False)
+            if number == 2:
+                break
+        channel.cancel()
+        dead = arrivals(channel, dlq(QUEUE.name), 2, 5)
+
+    assert set(dead) == {"direct", "by the ladder"}

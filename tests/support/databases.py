@@ -1,0 +1,98 @@
+"""One template database migrated once, cloned for each test."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from tests.support import background
+
+ROOT = Path(__file__).parents[2]
+MIGRATE = "from storage.cli import main; main(['migrate'])"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database of one test. `fetch` and `execute` take a fresh connection each time."""
+
+    url: str
+    name: str
+    admin_url: str
+
+    def fetch(self, sql: str, *arguments: object) -> list[dict[str, Any]]:
+        return background.run(_fetch(self.url, sql, *arguments))
+
+    def value(self, sql: str, *arguments: object) -> Any:
+        """The first column of the only row."""
+        (row,) = self.fetch(sql, *arguments)
+        return next(iter(row.values()))
+
+    def execute(self, sql: str, *arguments: object) -> None:
+        background.run(_fetch(self.url, sql, *arguments))
+
+    def cut_connections(self) -> int:
+        """Ends every connection to this database from the server's side; tells how many."""
+        sql = "select count(pg_terminate_backend(pid)) as cut from pg_stat_activity where datname = $1"
+        rows = background.run(_fetch(self.admin_url, sql, self.name))
+        return int(rows[0]["cut"])
+
+
+def with_database(url: str, name: str) -> str:
+    """The same server, another database."""
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+@contextmanager
+def migrated_template(admin_url: str) -> Iterator[str]:
+    """Name of a fresh database at the newest migration; dropped afterwards."""
+    with fresh_database(admin_url, prefix="redrive_template") as database:
+        migrate(database.url)
+        yield database.name
+
+
+@contextmanager
+def fresh_database(
+    admin_url: str, template: str | None = None, prefix: str = "redrive_test"
+) -> Iterator[Database]:
+    """A database, empty or a clone of `template`; dropped afterwards with whatever is still connected."""
+    name = f"{prefix}_{secrets.token_hex(6)}"
+    clause = f' template "{template}"' if template else ""
+    background.run(_fetch(admin_url, f'create database "{name}"{clause}'))
+    try:
+        yield Database(url=with_database(admin_url, name), name=name, admin_url=admin_url)
+    finally:
+        background.run(_fetch(admin_url, f'drop database if exists "{name}" with (force)'))
+
+
+def migrate(url: str) -> None:
+    """Runs the real `storage migrate` against `url`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_")}
+    environment |= {"REDRIVE_DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", MIGRATE],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"storage migrate ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+async def _fetch(url: str, sql: str, *arguments: object) -> list[dict[str, Any]]:
+    connection = await asyncpg.connect(url, timeout=10)
+    try:
+        return [dict(row) for row in await connection.fetch(sql, *arguments)]
+    finally:
+        await connection.close()

@@ -1,0 +1,124 @@
+"""A real TCP proxy on loopback that can cut, refuse and hold: network outages without touching the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from types import TracebackType
+from urllib.parse import urlsplit
+
+from tests.support import background
+from tests.support.ports import free_port
+
+DEFAULT_PORTS = {"amqp": 5672, "http": 80, "postgresql": 5432, "postgres": 5432}
+CHUNK = 65_536
+
+
+class TcpProxy:
+    """Forwards `port` on 127.0.0.1 to the server that `url` names; `.url` is that URL through the proxy."""
+
+    def __init__(self, url: str, *, refusing: bool = False) -> None:
+        parts = urlsplit(url)
+        self._target = (parts.hostname or "127.0.0.1", parts.port or DEFAULT_PORTS[parts.scheme])
+        self.port = free_port()
+        user_info, at, _ = parts.netloc.rpartition("@")
+        self.url = parts._replace(netloc=f"{user_info}{at}127.0.0.1:{self.port}").geturl()
+        self._server: asyncio.Server | None = None
+        self._links: set[_Link] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self.accepted = 0
+        if not refusing:
+            self.resume()
+
+    def resume(self) -> None:
+        """Accept connections again and let bytes flow."""
+        background.run(self._listen())
+
+    def cut(self) -> None:
+        """Reset every open connection; new ones are still accepted."""
+        background.run(self._cut())
+
+    def refuse(self) -> None:
+        """The server is down: reset every open connection, refuse new ones (ECONNREFUSED) until `resume`."""
+        background.run(self._refuse())
+
+    def hold(self) -> None:
+        """The network is stuck: connections are kept and accepted, no byte passes until `resume`."""
+        background.run(self._hold())
+
+    @property
+    def open_connections(self) -> int:
+        return len(self._links)
+
+    def close(self) -> None:
+        background.run(self._refuse())
+
+    def __enter__(self) -> TcpProxy:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _listen(self) -> None:
+        self._flowing.set()
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+
+    async def _hold(self) -> None:
+        self._flowing.clear()
+
+    async def _cut(self) -> None:
+        links = list(self._links)
+        for link in links:
+            link.reset()
+        await asyncio.gather(*(link.gone.wait() for link in links))
+
+    async def _refuse(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self._flowing.set()
+        await self._cut()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        link = _Link(writer)
+        self._links.add(link)
+        try:
+            with contextlib.suppress(OSError):
+                upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
+                link.writers.append(upstream_writer)
+                await asyncio.gather(self._pump(reader, upstream_writer), self._pump(upstream_reader, writer))
+        finally:
+            link.reset()
+            self._links.discard(link)
+            link.gone.set()
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while chunk := await source.read(CHUNK):
+            await self._flowing.wait()
+            sink.write(chunk)
+            await sink.drain()
+        if sink.can_write_eof():
+            sink.write_eof()
+
+
+class _Link:
+    """One proxied connection."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writers = [writer]
+        self.gone = asyncio.Event()
+
+    def reset(self) -> None:
+        for writer in self.writers:
+            raw: socket.socket | None = writer.get_extra_info("socket")
+            if raw is not None and not writer.is_closing():
+                # Linger 0: close() sends RST, as a killed server's kernel would.
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()

@@ -1,0 +1,79 @@
+"""One RabbitMQ virtual host for each test."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import httpx
+
+from tests.support.waiting import eventually
+
+
+@dataclass(frozen=True)
+class Vhost:
+    """A virtual host of one test. `management` is an httpx client of the server, logged in."""
+
+    amqp_url: str
+    management_url: str
+    vhost: str
+    management: httpx.Client
+
+    def queue(self, name: str) -> dict[str, Any] | None:
+        """What the management API says of a queue, or None. Its counts are up to 5 s old."""
+        answer = self.management.get(f"/api/queues/{quote(self.vhost, safe='')}/{quote(name, safe='')}")
+        if answer.status_code == 404:
+            return None
+        found: dict[str, Any] = answer.raise_for_status().json()
+        return found
+
+    def get(self, queue: str, count: int = 1, *, keep: bool = False) -> list[dict[str, Any]]:
+        """Take up to `count` messages (payload base64) off a queue, or look at them and `keep` them there."""
+        answer = self.management.post(
+            f"/api/queues/{quote(self.vhost, safe='')}/{quote(queue, safe='')}/get",
+            json={
+                "count": count,
+                "ackmode": "ack_requeue_true" if keep else "ack_requeue_false",
+                "encoding": "base64",
+            },
+        )
+        messages: list[dict[str, Any]] = answer.raise_for_status().json()
+        return messages
+
+
+@contextmanager
+def fresh_vhost(amqp_url: str, management_url: str) -> Iterator[Vhost]:
+    """A new vhost in which the user of `amqp_url` may do everything; deleted afterwards with all it holds."""
+    name = f"test-{secrets.token_hex(6)}"
+    parts = urlsplit(amqp_url)
+    user = unquote(parts.username or "guest")
+    with httpx.Client(base_url=management_url, timeout=30) as management:
+        management.put(f"/api/vhosts/{name}").raise_for_status()
+        try:
+            rights = {"configure": ".*", "write": ".*", "read": ".*"}
+            management.put(f"/api/permissions/{name}/{quote(user, safe='')}", json=rights).raise_for_status()
+            eventually(lambda: _runs(management, name), 30, f"vhost {name} runs on the broker")
+            yield Vhost(parts._replace(path=f"/{name}").geturl(), management_url, name, management)
+        finally:
+            eventually(lambda: _deleted(management, name), 60, f"vhost {name} is deleted")
+
+
+def broker_version(management_url: str) -> tuple[int, int]:
+    """(major, minor) of the broker."""
+    overview = httpx.get(f"{management_url}/api/overview", timeout=30).raise_for_status().json()
+    major, minor = str(overview["rabbitmq_version"]).split(".")[:2]
+    return int(major), int(minor)
+
+
+def _runs(management: httpx.Client, name: str) -> bool:
+    state: dict[str, str] = management.get(f"/api/vhosts/{name}").raise_for_status().json()["cluster_state"]
+    return set(state.values()) == {"running"}
+
+
+def _deleted(management: httpx.Client, name: str) -> bool:
+    # A broker busy with many quorum queues may answer 500 to the first try.
+    return management.delete(f"/api/vhosts/{name}").status_code in (204, 404)

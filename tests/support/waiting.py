@@ -1,0 +1,73 @@
+"""Waiting for a condition with a deadline: the only place in the tests that sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import NoReturn, TypeVar
+
+T = TypeVar("T")
+POLL_S = 0.05
+
+
+def eventually(
+    fn: Callable[[], T],
+    deadline_s: float = 10.0,
+    what: str = "",
+    *,
+    ignoring: tuple[type[Exception], ...] = (AssertionError,),
+    every_s: float = POLL_S,
+) -> T:
+    """Call `fn` until it returns something true, and return that.
+
+    Exceptions in `ignoring` count as "not yet" (so `fn` may assert); others pass through. After
+    `deadline_s` seconds raises AssertionError telling what was waited for, and the last value or exception.
+    """
+    end = time.monotonic() + deadline_s
+    while True:
+        last: object
+        try:
+            value = fn()
+            if value:
+                return value
+            last = value
+        except ignoring as error:
+            last = error
+        if time.monotonic() >= end:
+            _give_up(fn, deadline_s, what, last)
+        time.sleep(every_s)
+
+
+async def eventually_async(
+    fn: Callable[[], Awaitable[T]],
+    deadline_s: float = 10.0,
+    what: str = "",
+    *,
+    ignoring: tuple[type[Exception], ...] = (AssertionError,),
+    every_s: float = POLL_S,
+) -> T:
+    """`eventually` for a coroutine function. One call of `fn` that hangs is cut off at the deadline too."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + deadline_s
+    last: object = "nothing yet"
+    while True:
+        try:
+            async with asyncio.timeout_at(end):
+                value = await fn()
+            if value:
+                return value
+            last = value
+        except ignoring as error:
+            last = error
+        except TimeoutError:
+            _give_up(fn, deadline_s, what, last)
+        if loop.time() >= end:
+            _give_up(fn, deadline_s, what, last)
+        await asyncio.sleep(every_s)
+
+
+def _give_up(fn: Callable[..., object], deadline_s: float, what: str, last: object) -> NoReturn:
+    name = what or getattr(fn, "__qualname__", repr(fn))
+    cause = last if isinstance(last, Exception) else None
+    raise AssertionError(f"not within {deadline_s:g} s: {name}; last: {last!r}") from cause

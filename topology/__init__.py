@@ -1,0 +1,1 @@
+"""What every process agrees on about the broker: queues as data, compiled to AMQP, and the job catalogue."""

@@ -1,0 +1,269 @@
+"""Is this delivery a task message that a worker may run? One pure function, used by the guard before
+dispatch and by the dead-letter consumer on the stored bytes, so that both name the same reason."""
+
+from __future__ import annotations
+
+import bz2
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from kombu.utils.json import loads
+
+from topology.headers import ATTEMPT, DUE, Attempt, parse_attempt
+
+JSON = "application/json"
+# Decompressed bodies beyond this are refused: a small message could else fill a worker's memory.
+MAX_BODY_BYTES = 64 * 1024 * 1024
+MAX_ID_BYTES = 255
+RefusalReason = Literal["undecodable", "malformed", "unknown_task", "expired"]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The parts of a delivery that decide. `headers` are decoded; `body` is as sent unless `decompressed`."""
+
+    content_type: str | None
+    content_encoding: str | None
+    headers: Mapping[Any, Any]  # keys that are not UTF-8 stay bytes
+    body: bytes
+    decompressed: bool = False
+
+
+@dataclass(frozen=True)
+class TaskMessage:
+    """A well-formed task message."""
+
+    id: str
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    embed: dict[str, Any]
+    protocol: Literal[1, 2]
+    retries: int = 0
+    eta: datetime | None = None
+    expires: datetime | None = None
+    timelimit: tuple[float | None, float | None] = (None, None)  # hard, soft; seconds
+    root_id: str | None = None
+    parent_id: str | None = None
+    attempt: Attempt = field(default_factory=Attempt)
+    due_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a delivery is no job for a worker; `detail` names the part and the value seen."""
+
+    reason: RefusalReason
+    detail: str
+    task: str | None = None
+    id: str | None = None
+
+
+class _Refused(Exception):
+    def __init__(self, reason: RefusalReason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason: RefusalReason = reason
+
+
+def check_delivery(
+    delivery: Delivery, *, known_tasks: Collection[str] | None = None, now: datetime | None = None
+) -> TaskMessage | Refusal:
+    """The task message in a delivery, or the reason why it is none. Never raises.
+
+    Args:
+        known_tasks: names that may run; None when the caller does not know them.
+        now: refuses messages that expired before; None leaves expiry alone.
+
+    The shapes are those of Celery's message protocols 1 and 2:
+    https://docs.celeryq.dev/en/stable/internals/protocol.html
+    """
+    task = _text(delivery.headers.get("task"))
+    id_ = _text(delivery.headers.get("id"))
+    try:
+        payload = _decode(delivery)
+        if "task" not in delivery.headers and isinstance(payload, dict):
+            task, id_ = _text(payload.get("task")), _text(payload.get("id"))
+            message = _protocol_1(payload, delivery.headers)
+        else:
+            message = _protocol_2(payload, delivery.headers)
+        if known_tasks is not None and message.task not in known_tasks:
+            raise _Refused("unknown_task", f"no task {message.task!r} is registered")
+        if now is not None and message.expires is not None and message.expires <= now:
+            raise _Refused("expired", f"expired at {message.expires.isoformat()}")
+    except _Refused as refused:
+        return Refusal(refused.reason, str(refused), task, id_)
+    return message
+
+
+def _decode(delivery: Delivery) -> Any:
+    if delivery.content_type != JSON:
+        # "application/json; charset=utf-8" is refused too: Celery's children would not decode it.
+        raise _Refused("undecodable", f"content type {delivery.content_type!r}; only {JSON} is accepted")
+    body = delivery.body if delivery.decompressed else _decompress(delivery)
+    encoding = delivery.content_encoding or "utf-8"
+    if encoding.lower() not in ("utf-8", "utf8", "us-ascii", "ascii", "binary"):
+        raise _Refused("undecodable", f"content encoding {encoding!r}; only UTF-8 is accepted")
+    try:
+        return loads(body.decode("utf-8"))
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        ArithmeticError,
+    ) as error:
+        # kombu revives {"__type__": …} values here, and a wrong one raises about anything.
+        raise _Refused(
+            "undecodable", f"body is not the JSON it says: {type(error).__name__}: {error}"[:500]
+        ) from None
+
+
+def _decompress(delivery: Delivery) -> bytes:
+    method = delivery.headers.get("compression")
+    if method is None:
+        return delivery.body
+    try:
+        if method in ("application/x-gzip", "gzip", "zlib"):
+            decoder = zlib.decompressobj()
+            body = decoder.decompress(delivery.body, MAX_BODY_BYTES)
+            whole = decoder.eof
+        elif method in ("application/x-bz2", "bzip2", "bzip"):
+            bunzip = bz2.BZ2Decompressor()
+            body = bunzip.decompress(delivery.body, MAX_BODY_BYTES)
+            whole = bunzip.eof
+        else:
+            raise _Refused("undecodable", f"compression {method!r} is not known")
+    except (zlib.error, OSError, ValueError) as error:
+        raise _Refused("undecodable", f"body is not compressed as {method!r}: {error}") from None
+    if not whole:
+        raise _Refused("undecodable", f"body decompresses to over {MAX_BODY_BYTES} bytes, or is cut short")
+    return body
+
+
+def _protocol_2(payload: Any, headers: Mapping[str, Any]) -> TaskMessage:
+    if "task" not in headers:
+        raise _Refused("malformed", f"no task header, and the body is a {type(payload).__name__}")
+    if not isinstance(payload, list | tuple) or len(payload) != 3:
+        raise _Refused("malformed", "body is not [args, kwargs, embed]")
+    args, kwargs, embed = payload
+    return _message(2, headers, args, kwargs, embed, headers)
+
+
+def _protocol_1(payload: dict[str, Any], headers: Mapping[str, Any]) -> TaskMessage:
+    if "task" not in payload:
+        raise _Refused("malformed", "neither the headers nor the body name a task")
+    embed = {name: payload.get(name) for name in ("callbacks", "errbacks", "chord")}
+    return _message(1, payload, payload.get("args") or [], payload.get("kwargs") or {}, embed, headers)
+
+
+def _message(
+    protocol: Literal[1, 2],
+    fields: Mapping[str, Any],
+    args: Any,
+    kwargs: Any,
+    embed: Any,
+    headers: Mapping[str, Any],
+) -> TaskMessage:
+    _expect(isinstance(args, list | tuple), "args", args, "a list")
+    _expect(isinstance(kwargs, dict), "kwargs", kwargs, "an object")
+    _expect(embed is None or isinstance(embed, dict), "embed", embed, "an object")
+    embed = embed or {}
+    for name in ("callbacks", "errbacks", "chain"):
+        _expect(
+            embed.get(name) is None or isinstance(embed[name], list | tuple), name, embed.get(name), "a list"
+        )
+    for name in ("root_id", "parent_id", "group", "shadow", "argsrepr", "kwargsrepr", "origin", "replyto"):
+        _expect(fields.get(name) is None or isinstance(fields[name], str), name, fields.get(name), "a string")
+    stamps = fields.get("stamped_headers") or []
+    names = isinstance(stamps, list | tuple) and all(isinstance(name, str) for name in stamps)
+    _expect(names, "stamped_headers", stamps, "a list of strings")
+    _expect(isinstance(fields.get("stamps") or {}, dict), "stamps", fields.get("stamps"), "a map")
+    return TaskMessage(
+        id=_name(fields, "id"),
+        task=_name(fields, "task"),
+        args=list(args),
+        kwargs=dict(kwargs),
+        embed=embed,
+        protocol=protocol,
+        retries=_count(fields, "retries"),
+        eta=_instant(fields, "eta"),
+        expires=_instant(fields, "expires"),
+        timelimit=_limits(fields.get("timelimit")),
+        root_id=fields.get("root_id"),
+        parent_id=fields.get("parent_id"),
+        attempt=_attempt(headers),
+        due_ms=_count(headers, DUE) if headers.get(DUE) is not None else None,
+    )
+
+
+def _expect(fine: bool, name: str, value: object, wanted: str) -> None:
+    if not fine:
+        raise _Refused("malformed", f"{name} is {repr(value)[:80]}; it must be {wanted}")
+
+
+def _name(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    _expect(isinstance(value, str) and bool(value), name, value, "a string")
+    assert isinstance(value, str)
+    fits = "\x00" not in value and len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
+    _expect(fits and value.isprintable(), name, value, f"printable and of at most {MAX_ID_BYTES} bytes")
+    return value
+
+
+def _count(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if value is None:
+        return 0
+    fine = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+    _expect(fine, name, value, "a whole number")
+    assert isinstance(value, int)
+    return value
+
+
+def _instant(fields: Mapping[str, Any], name: str) -> datetime | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, datetime):  # revived by kombu's JSON
+        instant = value
+    else:
+        _expect(isinstance(value, str), name, value, "an ISO 8601 time")
+        try:
+            instant = datetime.fromisoformat(value)
+        except ValueError:
+            raise _Refused("malformed", f"{name} is {value[:80]!r}; it must be an ISO 8601 time") from None
+    try:
+        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    except OverflowError:
+        raise _Refused("malformed", f"{name} is {value!r}; it is out of range") from None
+
+
+def _limits(value: Any) -> tuple[float | None, float | None]:
+    if value is None:
+        return (None, None)
+    pair = isinstance(value, list | tuple) and len(value) == 2
+    fine = pair and all(
+        limit is None or (isinstance(limit, int | float) and not isinstance(limit, bool) and 0 <= limit < 1e9)
+        for limit in value
+    )
+    _expect(fine, "timelimit", value, "two numbers or nulls")
+    return (value[0], value[1])
+
+
+def _attempt(headers: Mapping[str, Any]) -> Attempt:
+    value = headers.get(ATTEMPT)
+    if value is None:
+        return Attempt()
+    attempt = parse_attempt(value)
+    _expect(attempt is not None, ATTEMPT, value, '"<generation>.<attempt>"')
+    assert attempt is not None
+    return attempt
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,64 @@
+"""Every name that is derived from a work queue, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topology.spec import Ladder, Topology, WorkQueue
+
+# The alternate exchange of every dead-letter exchange and of every ladder's end, and its queue:
+# what nothing else is bound for arrives here instead of being dropped.
+UNROUTED = "redrive.unrouted"
+UNROUTED_DLQ = "redrive.unrouted.dlq"
+
+
+def dlx(queue: str) -> str:
+    """The dead-letter exchange of a work queue."""
+    return f"{queue}.dlx"
+
+
+def dlq(queue: str) -> str:
+    """The dead-letter queue of a work queue."""
+    return f"{queue}.dlq"
+
+
+def due(queue: str) -> str:
+    """The exchange where a work queue's ladder ends."""
+    return f"{queue}.due"
+
+
+def step(queue: str, ladder: Ladder, number: int) -> str:
+    """The name that a ladder step's queue and exchange share; it says the nominal delay.
+
+    A changed tick or number of steps so adds queues and never meets one with another TTL.
+    """
+    return f"{queue}.retry.{_duration(ladder.step_ms(number))}"
+
+
+def derived_names(queue: WorkQueue) -> Iterator[str]:
+    """The work queue's own name and all that are derived from it."""
+    yield queue.name
+    yield dlx(queue.name)
+    yield dlq(queue.name)
+    yield due(queue.name)
+    for number in range(queue.ladder.steps):
+        yield step(queue.name, queue.ladder, number)
+
+
+def dead_letter_queues(topology: Topology) -> tuple[str, ...]:
+    """Every queue that the dead-letter consumer drains: one per work queue, and the catch-all."""
+    return (*(dlq(queue.name) for queue in topology.queues), UNROUTED_DLQ)
+
+
+def work_queue_of(topology: Topology, name: str) -> str | None:
+    """The work queue that an entity name belongs to, or None for names that are not of this topology."""
+    for queue in topology.queues:
+        if name in derived_names(queue):
+            return queue.name
+    return None
+
+
+def _duration(milliseconds: int) -> str:
+    return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"

@@ -1,0 +1,87 @@
+"""Settings about the broker, shared by every process."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, HttpUrl, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from topology.address import AmqpAddress
+from topology.errors import InvalidTopologyError
+from topology.spec import Topology
+
+
+class TopologySettings(BaseSettings):
+    """Where the broker is and which topology it has. Built in entry points only.
+
+    Raises:
+        pydantic.ValidationError: a variable is missing or wrong; it names the field.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="REDRIVE_", env_file=".env", extra="ignore", frozen=True)
+
+    amqp_url: SecretStr = Field(description="amqp://user:password@host:port/vhost")
+    management_url: SecretStr | None = Field(
+        default=None, description="http://user:password@host:port of the management API"
+    )
+    topology: str = Field(default="topology.catalogue:TOPOLOGY", description="module:attribute of a Topology")
+    watch: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="further queues to drain as dead-letter queues, separated by commas"
+    )
+    time_scale: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="shrinks the retry ladder's TTLs; for tests, in vhosts of their own",
+    )
+
+    @field_validator("amqp_url")
+    @classmethod
+    def _is_an_amqp_url(cls, value: SecretStr) -> SecretStr:
+        AmqpAddress.parse(value.get_secret_value())
+        return value
+
+    @field_validator("management_url")
+    @classmethod
+    def _is_an_http_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            HttpUrl(value.get_secret_value())
+        return value
+
+    @field_validator("watch", mode="before")
+    @classmethod
+    def _split_on_commas(cls, value: object) -> object:
+        return (
+            tuple(name.strip() for name in value.split(",") if name.strip())
+            if isinstance(value, str)
+            else value
+        )
+
+    @property
+    def address(self) -> AmqpAddress:
+        return AmqpAddress.parse(self.amqp_url.get_secret_value())
+
+
+def load_topology(settings: TopologySettings) -> Topology:
+    """The topology that `REDRIVE_TOPOLOGY` names. The working directory is searched too.
+
+    Raises:
+        InvalidTopologyError: no such module or attribute, or it is no Topology.
+    """
+    module_name, _, attribute = settings.topology.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        value = getattr(import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidTopologyError(f"REDRIVE_TOPOLOGY={settings.topology}: {error}") from error
+    if not isinstance(value, Topology):
+        raise InvalidTopologyError(
+            f"REDRIVE_TOPOLOGY={settings.topology} is a {type(value).__name__}, no Topology"
+        )
+    return value

@@ -1,0 +1,216 @@
+"""The property list of a message, byte for byte.
+
+pika decodes headers with loss (doubles become integers, text that is not UTF-8 changes its type) and takes a
+timestamp out of range for a lost connection. Here a list is cut into properties and header entries without
+decoding a value, and put together again exactly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from topology.wire_encode import NotEncodable, encode_key, encode_value, short_string
+from topology.wire_readable import readable
+from topology.wire_values import MalformedProperties, decode_key, decode_value, split_table, table_value
+
+_TEXT, _HEADERS, _OCTET, _TIME = "text", "headers", "octet", "time"
+# Order and flag bits: AMQP 0-9-1 specification, class basic.
+_LAYOUT = tuple(
+    (name, 1 << (15 - position), kind)
+    for position, (name, kind) in enumerate(
+        [
+            ("content_type", _TEXT),
+            ("content_encoding", _TEXT),
+            ("headers", _HEADERS),
+            ("delivery_mode", _OCTET),
+            ("priority", _OCTET),
+            ("correlation_id", _TEXT),
+            ("reply_to", _TEXT),
+            ("expiration", _TEXT),
+            ("message_id", _TEXT),
+            ("timestamp", _TIME),
+            ("type", _TEXT),
+            ("user_id", _TEXT),
+            ("app_id", _TEXT),
+            ("cluster_id", _TEXT),
+        ]
+    )
+)
+PROPERTY_NAMES = tuple(name for name, _, _ in _LAYOUT)
+_BITS = {name: bit for name, bit, _ in _LAYOUT}
+_TEXT_NAMES = frozenset(name for name, _, kind in _LAYOUT if kind == _TEXT)
+_KNOWN_FLAGS = sum(_BITS.values())
+_MORE_FLAGS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderEntry:
+    """One header as it travels: its name, and its type octet with the value."""
+
+    key: bytes
+    value: bytes
+
+    @property
+    def name(self) -> str | bytes:
+        """The key as text, or as bytes when it is not UTF-8."""
+        return decode_key(self.key)
+
+    def decode(self) -> object:
+        """The value; see `decode_value`."""
+        return decode_value(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """The 14 basic properties; None means absent. Texts are the bytes that travelled, `timestamp` is in
+    seconds since 1970, `headers` None means no table at all, () an empty one."""
+
+    content_type: bytes | None = None
+    content_encoding: bytes | None = None
+    headers: tuple[HeaderEntry, ...] | None = None
+    delivery_mode: int | None = None
+    priority: int | None = None
+    correlation_id: bytes | None = None
+    reply_to: bytes | None = None
+    expiration: bytes | None = None
+    message_id: bytes | None = None
+    timestamp: int | None = None
+    type: bytes | None = None
+    user_id: bytes | None = None
+    app_id: bytes | None = None
+    cluster_id: bytes | None = None
+    undefined_flags: tuple[int, ...] = (0,)
+    """Per flag word, the bits that name no property: kept, so that `encode` gives back what was split."""
+
+    def encode(self) -> bytes:
+        """The property list, flags included. Raises NotEncodable if a value does not fit its field."""
+        flags, pieces = self.undefined_flags[0], []
+        for name, bit, kind in _LAYOUT:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            flags |= bit
+            pieces.append(_encode_property(name, kind, value))
+        words = (flags, *self.undefined_flags[1:])
+        return struct.pack(f">{len(words)}H", *words) + b"".join(pieces)
+
+    def text(self, name: str) -> str | None:
+        """A text property for reading: bytes that are not UTF-8 are spelled out (`\\xff`)."""
+        if name not in _TEXT_NAMES:
+            raise KeyError(f"{name!r} is no text property; those are {', '.join(sorted(_TEXT_NAMES))}")
+        value: bytes | None = getattr(self, name)
+        return None if value is None else value.decode(errors="backslashreplace")
+
+    def without(self, *names: str) -> Properties:
+        """The same without these properties, such as "expiration"."""
+        if unknown := set(names) - _BITS.keys():
+            raise KeyError(f"no such property: {', '.join(sorted(unknown))}")
+        absent: dict[str, Any] = dict.fromkeys(names)
+        return dataclasses.replace(self, **absent)
+
+    def without_headers(self, names: Collection[str]) -> Properties:
+        """The same without these headers; the others keep bytes and order."""
+        if self.headers is None:
+            return self
+        keys = {name.encode() for name in names}
+        return dataclasses.replace(self, headers=tuple(e for e in self.headers if e.key not in keys))
+
+    def with_header(self, name: str, value: object) -> Properties:
+        """The same with this header: in the place of one of that name, or last. Raises NotEncodable."""
+        key = encode_key(name)[1:]
+        entry, kept, placed = HeaderEntry(key, encode_value(value)), [], False
+        for old in self.headers or ():
+            if old.key != key:
+                kept.append(old)
+            elif not placed:
+                kept.append(entry)
+                placed = True
+        return dataclasses.replace(self, headers=(*kept, *(() if placed else (entry,))))
+
+    def get_header(self, name: str) -> object:
+        """The decoded value, None when absent; of a repeated header the first, which is the one that
+        RabbitMQ routes by."""
+        key = name.encode()
+        return next((entry.decode() for entry in self.headers or () if entry.key == key), None)
+
+    def headers_dict(self) -> dict[str | bytes, object]:
+        """All headers decoded; of a repeated one the first. Keys that are not UTF-8 stay bytes."""
+        found: dict[str | bytes, object] = {}
+        for entry in self.headers or ():
+            found.setdefault(entry.name, entry.decode())
+        return found
+
+    def readable_headers(self) -> object:
+        """All headers as JSON can say them, in their order, none left out; see `readable`."""
+        return readable(table_value([(entry.key, entry.value) for entry in self.headers or ()]))
+
+
+def _encode_property(name: str, kind: str, value: object) -> bytes:
+    if isinstance(value, bytes):
+        return short_string(value, f"the property {name}")
+    if isinstance(value, tuple):
+        table = b"".join(bytes([len(entry.key)]) + entry.key + entry.value for entry in value)
+        return struct.pack(">I", len(table)) + table
+    try:
+        return struct.pack(">Q" if kind == _TIME else ">B", value)
+    except struct.error as error:
+        raise NotEncodable(f"the property {name} cannot be {value!r}") from error
+
+
+def properties(*, headers: dict[str, object] | None = None, **values: str | int | None) -> Properties:
+    """Properties from Python values: texts as str, `delivery_mode`, `priority`, `timestamp` as int.
+
+    Raises NotEncodable for a header that AMQP cannot hold, TypeError for an unknown property.
+    """
+    made = Properties(**{k: v.encode() if isinstance(v, str) else v for k, v in values.items()})  # type: ignore[arg-type]
+    for name, value in (headers or {}).items():
+        made = made.with_header(name, value)
+    return made
+
+
+def split(raw: bytes) -> Properties:
+    """Cut a property list. Never looks into values, so odd ones do no harm.
+
+    Raises MalformedProperties if a length does not fit the list.
+    """
+    words, offset = _flag_words(raw)
+    flags, values, size = words[0], {}, len(raw)
+    for name, bit, kind in _LAYOUT:
+        if not flags & bit:
+            continue
+        head = 1 if kind == _TEXT else 4 if kind == _HEADERS else 0
+        if offset + head > size:
+            raise MalformedProperties(f"the property {name} is cut short at byte {offset} of {size}")
+        length = int.from_bytes(raw[offset : offset + head]) if head else 8 if kind == _TIME else 1
+        end = offset + head + length
+        if end > size:
+            raise MalformedProperties(f"the property {name} ends at byte {end} of {size}")
+        data = raw[offset + head : end]
+        values[name] = _cut_property(kind, data)
+        offset = end
+    if offset != size:
+        raise MalformedProperties(f"{size - offset} bytes follow the last property")
+    undefined = (flags & ~_KNOWN_FLAGS, *words[1:])
+    return Properties(**values, undefined_flags=undefined)  # type: ignore[arg-type]
+
+
+def _cut_property(kind: str, data: bytes) -> bytes | int | tuple[HeaderEntry, ...]:
+    if kind == _TEXT:
+        return data
+    if kind == _HEADERS:
+        return tuple(HeaderEntry(key, value) for key, value in split_table(data))
+    return int.from_bytes(data)
+
+
+def _flag_words(raw: bytes) -> tuple[tuple[int, ...], int]:
+    words: list[int] = []
+    while not words or words[-1] & _MORE_FLAGS:
+        offset = 2 * len(words)
+        if offset + 2 > len(raw):
+            raise MalformedProperties(f"the property flags are cut short at byte {len(raw)}")
+        words.append(int.from_bytes(raw[offset : offset + 2]))
+    return tuple(words), 2 * len(words)

@@ -1,0 +1,171 @@
+"""AMQP field values, from raw bytes to Python.
+
+A raw value is the type octet and what follows it, as in a header table. The types are those of RabbitMQ's
+table grammar (https://www.rabbitmq.com/amqp-0-9-1-errata, section 3), all integers big endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from topology.errors import TopologyError
+
+MAX_DEPTH = 64
+"""Tables and arrays nested deeper stay bytes: a 128 KiB header can nest 20,000 deep, Python cannot."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIXED = {
+    type_octet[0]: struct.Struct(">" + code)
+    for type_octet, code in {
+        b"t": "B", b"b": "b", b"B": "B", b"U": "h", b"s": "h", b"u": "H", b"I": "i", b"i": "I",
+        b"L": "q", b"l": "q", b"f": "f", b"d": "d", b"D": "Bi", b"T": "Q", b"V": "",
+    }.items()
+}  # fmt: skip
+_SIZED = frozenset(b"SxAF")
+LENGTH = struct.Struct(">I")
+
+
+class MalformedProperties(TopologyError):
+    """A length inside a property list points outside of it, or bytes are left over."""
+
+
+@dataclass(frozen=True, slots=True)
+class OddTimestamp:
+    """A timestamp that `datetime` cannot hold, in seconds since 1970 (often they are milliseconds)."""
+
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class OddText:
+    """A long string that is not UTF-8."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unparsed:
+    """A value of an unknown type, cut short, or nested too deeply: type octet and all that follows."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A table that names a key twice, in its order."""
+
+    items: tuple[tuple[str | bytes, object], ...]
+
+
+def value_end(raw: bytes, offset: int, limit: int) -> int:
+    """Where the value that starts at `offset` ends. A value of an unknown type takes all the rest.
+
+    Raises MalformedProperties if it does not end by `limit`.
+    """
+    if offset >= limit:
+        raise MalformedProperties(f"a header value is missing at byte {offset}")
+    kind = raw[offset]
+    if kind in _SIZED:
+        if offset + 5 > limit:
+            raise MalformedProperties(f"the length of a header value is cut short at byte {offset}")
+        end: int = offset + 5 + LENGTH.unpack_from(raw, offset + 1)[0]
+    elif kind in _FIXED:
+        end = offset + 1 + _FIXED[kind].size
+    else:
+        return limit
+    if end > limit:
+        raise MalformedProperties(f"the header value at byte {offset} ends {end - limit} bytes too late")
+    return end
+
+
+def decode_key(raw: bytes) -> str | bytes:
+    """A table key: text, or the bytes of a key that is not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
+def decode_value(raw: bytes) -> object:
+    """One raw value as Python sees it. Never raises: what has no plain Python value comes back tagged
+    (OddTimestamp, OddText, Unparsed, Pairs)."""
+    return _decode(raw, 0)
+
+
+def _decode(raw: bytes, depth: int) -> object:
+    kind, data = raw[:1], raw[1:]
+    try:
+        if value_end(raw, 0, len(raw)) != len(raw) or depth > MAX_DEPTH:
+            return Unparsed(raw)
+        if kind == b"S":
+            return _text(data[4:])
+        if kind == b"x":
+            return data[4:]
+        if kind == b"A":
+            return _array(data[4:], depth)
+        if kind == b"F":
+            return _table(data[4:], depth)
+        if kind == b"V":
+            return None
+        if kind and kind[0] in _FIXED:
+            return _number(kind, _FIXED[kind[0]].unpack(data))
+    except MalformedProperties:
+        pass
+    return Unparsed(raw)
+
+
+def _text(data: bytes) -> str | OddText:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return OddText(data)
+
+
+def _number(kind: bytes, parts: tuple[int, ...]) -> object:
+    if kind == b"t":
+        return bool(parts[0])
+    if kind == b"D":
+        return Decimal(parts[1]).scaleb(-parts[0])
+    if kind == b"T":
+        try:
+            return EPOCH + timedelta(seconds=parts[0])
+        except OverflowError:
+            return OddTimestamp(parts[0])
+    return parts[0]
+
+
+def _array(data: bytes, depth: int) -> list[object]:
+    values, offset = [], 0
+    while offset < len(data):
+        end = value_end(data, offset, len(data))
+        values.append(_decode(data[offset:end], depth + 1))
+        offset = end
+    return values
+
+
+def split_table(data: bytes) -> list[tuple[bytes, bytes]]:
+    """Keys and raw values of a table without its length, in order. Raises MalformedProperties."""
+    entries, offset, limit = [], 0, len(data)
+    while offset < limit:
+        start = offset + 1 + data[offset]
+        if start > limit:
+            raise MalformedProperties(f"a header key is cut short at byte {offset}")
+        end = value_end(data, start, limit)
+        entries.append((data[offset + 1 : start], data[start:end]))
+        offset = end
+    return entries
+
+
+def table_value(entries: Sequence[tuple[bytes, bytes]], depth: int = 0) -> dict[str | bytes, object] | Pairs:
+    """A decoded table: a dict, or Pairs when a key stands in it twice."""
+    items = tuple((decode_key(key), _decode(raw, depth + 1)) for key, raw in entries)
+    table = dict(items)
+    return table if len(table) == len(items) else Pairs(items)
+
+
+def _table(data: bytes, depth: int) -> dict[str | bytes, object] | Pairs:
+    return table_value(split_table(data), depth)
