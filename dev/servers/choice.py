@@ -45,9 +45,9 @@ def named_urls(purpose: Purpose, environment: Mapping[str, str | None]) -> Serve
     if not any(found.values()):
         return None
     if missing := [prefix + name for name, value in found.items() if not value]:
-        present = ", ".join(prefix + name for name, value in found.items() if value)
+        present = " and ".join(prefix + name for name, value in found.items() if value)
         raise WrongEnvironment(
-            f"{present} is set, but {' and '.join(missing)} is not. "
+            f"{' and '.join(missing)} must be set beside {present}. "
             "Set all three to use your own servers, or none."
         )
     for name, schemes in _SCHEMES.items():

@@ -39,7 +39,7 @@ def test_an_empty_variable_names_nothing() -> None:
 @pytest.mark.parametrize("missing", URLS)
 @pytest.mark.parametrize("absent", [None, ""])
 def test_partly_named_servers_are_refused_with_the_missing_name(missing: str, absent: str | None) -> None:
-    with pytest.raises(WrongEnvironment, match=f"but {missing} is not"):
+    with pytest.raises(WrongEnvironment, match=f"^{missing} must be set beside"):
         named_urls("up", {**URLS, missing: absent})
 
 
