@@ -9,6 +9,8 @@ PYTHON ?= python3
 ARGS ?=
 
 VENV := .venv/bin/python
+# Without a PYTHON=… of the caller's, the one that .venv was made with stays.
+BOOTSTRAP := $(PYTHON) -m dev.bootstrap $(if $(filter file,$(origin PYTHON)),--keep-python)
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --quiet
 
 help: ## list the targets
@@ -20,7 +22,8 @@ demo: bootstrap ## start everything, run the story, print what was observed, sto
 up: bootstrap ## start everything and leave it running; Ctrl-C stops it, data stays until `make down`
 	@$(VENV) -m dev up
 
-down: bootstrap ## end what a crashed run left behind, stop a running `make up`, remove the data
+down: ## end what a crashed run left behind, stop a running `make up`, remove the data
+	@$(VENV) -c 'import click' 2>/dev/null || $(BOOTSTRAP)
 	@$(VENV) -m dev down
 
 check: bootstrap ## show which servers a run would use, and whether they answer
@@ -51,4 +54,4 @@ clean: ## `make down`, then remove .venv and every cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 bootstrap:
-	@$(PYTHON) -m dev.bootstrap
+	@$(BOOTSTRAP)

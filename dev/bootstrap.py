@@ -1,4 +1,4 @@
-"""Makes `.venv` with the locked dependencies: `python3 -m dev.bootstrap`, from the project's root.
+"""Makes `.venv` with the locked dependencies: `python3 -m dev.bootstrap [--keep-python]`, from the root.
 
 Standard library only, run by the machine's own Python. A stamp makes a second run instant, a file lock
 makes two runs at once take turns. pip's own configuration on this machine (index, proxy, cache) is respected.
@@ -26,6 +26,7 @@ from pathlib import Path
 
 from dev import apt
 from dev.errors import DevError
+from dev.runs import PURPOSES, Purpose, lock
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -35,14 +36,14 @@ LOCK = ROOT / "requirements-dev.lock"
 
 def main() -> int:
     (ROOT / ".local").mkdir(exist_ok=True)
-    with (ROOT / ".local" / "bootstrap.lock").open("w") as lock:
+    with (ROOT / ".local" / "bootstrap.lock").open("w") as turn:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say("another run is installing; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(turn, fcntl.LOCK_EX)
         try:
-            bootstrap()
+            bootstrap(keep_python="--keep-python" in sys.argv[1:])
         except DevError as error:
             print(error, file=sys.stderr)
             return 1
@@ -57,17 +58,29 @@ def say(line: str) -> None:
     print(f"bootstrap: {line}", file=sys.stderr, flush=True)
 
 
-def bootstrap() -> None:
+def bootstrap(*, keep_python: bool) -> None:
+    """Brings `.venv` to what the project's files say. `keep_python`: the Python it was made with will do.
+
+    Raises BootstrapFailed or PackagesMissing.
+    """
     wanted, found = stamp(), _found_stamp()
+    if keep_python and found and found.get("python") == _python(VENV / "bin" / "python"):
+        wanted["python"] = found["python"]
     if found == wanted:
         return
+    changed = {key for key in wanted if found is None or found.get(key) != wanted[key]}
+    if live := [
+        purpose for purpose in PURPOSES if changed & {"python", "root", "lock"} and _is_live(purpose)
+    ]:
+        raise BootstrapFailed(f".venv has to change, and `make {live[0]}` is running on it: end that first")
     # Scripts and the interpreter's link hold absolute paths: another place or Python means a new environment.
-    if found is None or any(found.get(key) != wanted[key] for key in ("python", "root")):
+    if changed & {"python", "root"}:
         _make_venv()
     STAMP.unlink(missing_ok=True)
-    count = sum(1 for line in LOCK.read_text().splitlines() if line[:1].isalnum())
-    say(f"installing the locked dependencies (up to {count} packages)")
-    _pip("install", "--require-hashes", "-r", str(LOCK))
+    if changed & {"python", "root", "lock"}:
+        count = sum(1 for line in LOCK.read_text().splitlines() if line[:1].isalnum())
+        say(f"installing the locked dependencies (up to {count} packages)")
+        _pip("install", "--require-hashes", "-r", str(LOCK))
     _pip("install", "--no-deps", "--no-build-isolation", "-e", str(ROOT))
     STAMP.write_text(json.dumps(wanted, indent=2) + "\n")
     say("ready")
@@ -77,12 +90,17 @@ def stamp() -> dict[str, str]:
     """What the environment depends on. The top-level packages count: an editable install lists them once."""
     packages = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
     return {
-        "python": f"{sys.version} {Path(sys.executable).resolve()}",
+        "python": _python(Path(sys.executable)),
         "root": str(ROOT),
         "lock": hashlib.sha256(LOCK.read_bytes()).hexdigest(),
         "pyproject": hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest(),
         "packages": " ".join(packages),
     }
+
+
+def _python(executable: Path) -> str:
+    """The file behind an interpreter's links, e.g. /usr/bin/python3.11: it changes with the version."""
+    return str(executable.resolve())
 
 
 def _found_stamp() -> dict[str, str] | None:
@@ -91,6 +109,13 @@ def _found_stamp() -> dict[str, str] | None:
     except (FileNotFoundError, ValueError):
         return None
     return found if isinstance(found, dict) and os.access(VENV / "bin" / "python", os.X_OK) else None
+
+
+def _is_live(purpose: Purpose) -> bool:
+    held = lock(purpose)
+    if held:
+        held.close()
+    return held is None
 
 
 def _make_venv() -> None:
