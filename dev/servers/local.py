@@ -97,7 +97,7 @@ def _installed(say: Say) -> tuple[Path, Path]:
     missing = [] if find_server() else ["rabbitmq-server"]
     missing += [] if find_binaries() else ["postgresql"]
     if missing:
-        apt.install(missing, "private local servers", say)
+        apt.install(missing, "starting private servers", say)
     script, binaries = find_server(), find_binaries()
     if script is None or binaries is None:
         raise ServersFailed(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dev.errors import DevError
 from dev.servers import NotControllable, Servers, ServerUrls, acquire
 
 __all__ = ["NotControllable", "ServerUrls", "Servers", "acquired_servers"]
@@ -25,5 +26,9 @@ def acquired_servers(config: pytest.Config) -> Iterator[Servers]:
         with capture.global_and_fixture_disabled():
             print(f"\nservers: {line}", end="", flush=True)
 
-    with acquire("test", say) as servers:
+    try:
+        servers = acquire("test", say)
+    except DevError as error:  # without servers each remaining test would only repeat it
+        pytest.exit(f"no servers for the tests: {error}", returncode=1)
+    with servers:
         yield servers
