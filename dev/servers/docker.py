@@ -137,6 +137,9 @@ class ContainerServers:
         self._wait(self._database_question())
 
     def close(self) -> None:
+        if self.run.held.closed:
+            return
+        self.say("stopping RabbitMQ and Postgres")
         with uninterrupted():
             close_run(self.run, self.say)
 

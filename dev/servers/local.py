@@ -70,6 +70,9 @@ class LocalServers:
         self._wait(self.database.question(self.urls))
 
     def close(self) -> None:
+        if self.run.held.closed:
+            return
+        self.say("stopping RabbitMQ and Postgres")
         with uninterrupted():
             if self.run.purpose == "up":
                 self.database.stop()
