@@ -219,13 +219,8 @@ def closing_reason(error: BaseException | None) -> ChannelClosed | BrokerAway:
 
 def describe(error: BaseException | None) -> str:
     """The innermost cause of a pika error, in words."""
-    while True:
-        inner = list(getattr(error, "exceptions", ())) or [
-            a for a in getattr(error, "args", ()) if _is_error(a)
-        ]
-        if not inner:
-            break
-        error = inner[-1]
+    while (inner := _wrapped(error)) is not None:
+        error = inner
     if isinstance(error, pika.exceptions.ConnectionClosed):
         return f"{error.reply_code} {_as_text(error.reply_text)}"
     if isinstance(error, OSError):
@@ -233,8 +228,13 @@ def describe(error: BaseException | None) -> str:
     return str(error) or type(error).__name__
 
 
-def _is_error(value: object) -> bool:
-    return isinstance(value, BaseException)
+def _wrapped(error: BaseException | None) -> BaseException | None:
+    places = (
+        *getattr(error, "args", ()),
+        getattr(error, "exception", None),
+        *getattr(error, "exceptions", ()),
+    )
+    return next((each for each in reversed(places) if isinstance(each, BaseException)), None)
 
 
 def _as_text(value: str | bytes) -> str:

@@ -163,7 +163,8 @@ async def connect_persistently(
     backoff: Backoff | None = None,
 ) -> BrokerConnection:
     """Connect, however long it takes, saying now and then what is waited for."""
-    backoff, waiting = backoff or Backoff(), _Waiting(address, say)
+    backoff = backoff or Backoff()
+    waiting = Waiting(f"RabbitMQ at {address}", say, asyncio.get_running_loop().time)
     while True:
         try:
             connection = await connect(address, name)
@@ -188,14 +189,12 @@ async def open_connection(
         await connection.close()
 
 
-class _Waiting:
+class Waiting:
     """Says that we wait: at once, for a new reason, and after 1, 2, 4, … minutes, then every hour."""
 
-    def __init__(self, address: AmqpAddress, say: Say) -> None:
-        self._what = f"RabbitMQ at {address}"
-        self._say = say
-        self._clock = asyncio.get_running_loop().time
-        self._start = self._clock()
+    def __init__(self, what: str, say: Say, clock: Callable[[], float]) -> None:
+        self._what, self._say, self._clock = what, say, clock
+        self._start = clock()
         self._reminder_s = 60.0
         self._said: set[str] = set()
 
