@@ -90,9 +90,17 @@ async def test_a_cancelled_consumer_returns_nothing_to_the_queue_by_itself(vhost
     got: list[Delivery] = []
     async with open_connection(AmqpAddress.parse(vhost.amqp_url), "test") as connection:
         channel = await connection.channel()
-        consumer = await channel.consume("q", got.append)
+        first = asyncio.Event()
+
+        def on_delivery(delivery: Delivery) -> None:
+            got.append(delivery)
+            first.set()
+
+        consumer = await channel.consume("q", on_delivery)
+        await first.wait()
+        at_cancel = len(got)
         await channel.cancel(consumer)
-        assert len(got) > 0
+        assert len(got) > at_cancel
         channel.ack(got[-1].tag, multiple=True)
         left = (await connection.inspect("q")).messages
         assert len(got) + left == 2_000
