@@ -2,9 +2,17 @@
 
 from topology.wire_encode import NotEncodable, encode_value
 from topology.wire_pika import RawProperties, install
-from topology.wire_properties import HeaderEntry, Properties, properties, split
+from topology.wire_properties import Properties, properties, split
 from topology.wire_readable import readable
-from topology.wire_values import MalformedProperties, OddText, OddTimestamp, Pairs, Unparsed, decode_value
+from topology.wire_values import (
+    HeaderEntry,
+    MalformedProperties,
+    OddText,
+    OddTimestamp,
+    Pairs,
+    Unparsed,
+    decode_value,
+)
 
 __all__ = [
     "HeaderEntry",

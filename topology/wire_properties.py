@@ -15,7 +15,7 @@ from typing import Any
 
 from topology.wire_encode import NotEncodable, encode_key, encode_value, short_string
 from topology.wire_readable import readable
-from topology.wire_values import MalformedProperties, decode_key, decode_value, split_table, table_value
+from topology.wire_values import HeaderEntry, MalformedProperties, split_table, table_value
 
 _TEXT, _HEADERS, _OCTET, _TIME = "text", "headers", "octet", "time"
 # Order and flag bits: AMQP 0-9-1 specification, class basic.
@@ -45,23 +45,6 @@ _BITS = {name: bit for name, bit, _ in _LAYOUT}
 _TEXT_NAMES = frozenset(name for name, _, kind in _LAYOUT if kind == _TEXT)
 _KNOWN_FLAGS = sum(_BITS.values())
 _MORE_FLAGS = 1
-
-
-@dataclass(frozen=True, slots=True)
-class HeaderEntry:
-    """One header as it travels: its name, and its type octet with the value."""
-
-    key: bytes
-    value: bytes
-
-    @property
-    def name(self) -> str | bytes:
-        """The key as text, or as bytes when it is not UTF-8."""
-        return decode_key(self.key)
-
-    def decode(self) -> object:
-        """The value; see `decode_value`."""
-        return decode_value(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +129,7 @@ class Properties:
 
     def readable_headers(self) -> object:
         """All headers as JSON can say them, in their order, none left out; see `readable`."""
-        return readable(table_value([(entry.key, entry.value) for entry in self.headers or ()]))
+        return readable(table_value(self.headers or ()))
 
 
 def _encode_property(name: str, kind: str, value: object) -> bytes:
@@ -166,10 +149,10 @@ def properties(*, headers: dict[str, object] | None = None, **values: str | int 
 
     Raises NotEncodable for a header that AMQP cannot hold, TypeError for an unknown property.
     """
-    made = Properties(**{k: v.encode() if isinstance(v, str) else v for k, v in values.items()})  # type: ignore[arg-type]
-    for name, value in (headers or {}).items():
-        made = made.with_header(name, value)
-    return made
+    raw: dict[str, Any] = {k: v.encode() if isinstance(v, str) else v for k, v in values.items()}
+    if headers:
+        raw["headers"] = tuple(HeaderEntry(encode_key(k)[1:], encode_value(v)) for k, v in headers.items())
+    return Properties(**raw)
 
 
 def split(raw: bytes) -> Properties:
@@ -202,7 +185,7 @@ def _cut_property(kind: str, data: bytes) -> bytes | int | tuple[HeaderEntry, ..
     if kind == _TEXT:
         return data
     if kind == _HEADERS:
-        return tuple(HeaderEntry(key, value) for key, value in split_table(data))
+        return tuple(split_table(data))
     return int.from_bytes(data)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 from topology.errors import TopologyError
 
@@ -26,6 +27,8 @@ _FIXED = {
     }.items()
 }  # fmt: skip
 _SIZED = frozenset(b"SxAF")
+# Per type octet, the bytes of a value with its type octet: 0 where a length follows, -1 for an unknown type.
+_SIZES = [0 if kind in _SIZED else 1 + _FIXED[kind].size if kind in _FIXED else -1 for kind in range(256)]
 LENGTH = struct.Struct(">I")
 
 
@@ -68,15 +71,15 @@ def value_end(raw: bytes, offset: int, limit: int) -> int:
     """
     if offset >= limit:
         raise MalformedProperties(f"a header value is missing at byte {offset}")
-    kind = raw[offset]
-    if kind in _SIZED:
-        if offset + 5 > limit:
-            raise MalformedProperties(f"the length of a header value is cut short at byte {offset}")
-        end: int = offset + 5 + LENGTH.unpack_from(raw, offset + 1)[0]
-    elif kind in _FIXED:
-        end = offset + 1 + _FIXED[kind].size
-    else:
+    size = _SIZES[raw[offset]]
+    if size > 0:
+        end = offset + size
+    elif size < 0:
         return limit
+    elif offset + 5 > limit:
+        raise MalformedProperties(f"the length of a header value is cut short at byte {offset}")
+    else:
+        end = offset + 5 + int.from_bytes(raw[offset + 1 : offset + 5])
     if end > limit:
         raise MalformedProperties(f"the header value at byte {offset} ends {end - limit} bytes too late")
     return end
@@ -147,20 +150,36 @@ def _array(data: bytes, depth: int) -> list[object]:
     return values
 
 
-def split_table(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Keys and raw values of a table without its length, in order. Raises MalformedProperties."""
+class HeaderEntry(NamedTuple):
+    """One header as it travels: its name, and its type octet with the value."""
+
+    key: bytes
+    value: bytes
+
+    @property
+    def name(self) -> str | bytes:
+        """The key as text, or as bytes when it is not UTF-8."""
+        return decode_key(self.key)
+
+    def decode(self) -> object:
+        """The value; see `decode_value`."""
+        return decode_value(self.value)
+
+
+def split_table(data: bytes) -> list[HeaderEntry]:
+    """The entries of a table without its length, in order. Raises MalformedProperties."""
     entries, offset, limit = [], 0, len(data)
     while offset < limit:
         start = offset + 1 + data[offset]
         if start > limit:
             raise MalformedProperties(f"a header key is cut short at byte {offset}")
         end = value_end(data, start, limit)
-        entries.append((data[offset + 1 : start], data[start:end]))
+        entries.append(HeaderEntry(data[offset + 1 : start], data[start:end]))
         offset = end
     return entries
 
 
-def table_value(entries: Sequence[tuple[bytes, bytes]], depth: int = 0) -> dict[str | bytes, object] | Pairs:
+def table_value(entries: Sequence[HeaderEntry], depth: int = 0) -> dict[str | bytes, object] | Pairs:
     """A decoded table: a dict, or Pairs when a key stands in it twice."""
     items = tuple((decode_key(key), _decode(raw, depth + 1)) for key, raw in entries)
     table = dict(items)

@@ -1,0 +1,205 @@
+"""Consuming through a connection on the test's own loop, against a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+
+from tests.integration.test_publisher import declare, publishing, send
+from tests.support.proxy import TcpProxy
+from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually_async
+from topology.address import AmqpAddress
+from topology.broker_errors import BrokerAway, ChannelClosed
+from topology.connection import Delivery, connect, open_connection
+from topology.headers import PUBLISH
+from topology.messages import Message
+from topology.wire import HeaderEntry, OddTimestamp, Properties, encode_value, split
+
+pytestmark = pytest.mark.anyio
+
+
+async def until(condition: Callable[[], bool], what: str, deadline_s: float = 20) -> None:
+    async def check() -> bool:
+        return condition()
+
+    await eventually_async(check, deadline_s, what)
+
+
+async def test_a_timestamp_out_of_range_between_good_messages_reaches_the_consumer_byte_for_byte(
+    vhost: Vhost,
+) -> None:
+    declare(vhost, "q")
+    odd = [
+        (b"S\x00\x00\x00\x02\xff\xfe", b"text"),
+        (b"T" + b"\xff" * 8, b"time"),
+        (b"d" + struct.pack(">d", 1.5), b"double"),
+        (b"x\x00\x00\x00\x01\x00", b"\xff\xfe"),
+    ]
+    poison = Properties(
+        headers=(HeaderEntry(PUBLISH.encode(), encode_value("t")), *(HeaderEntry(k, v) for v, k in odd)),
+        message_id=b"\xff",
+        delivery_mode=2,
+    )
+    got: list[Delivery] = []
+    async with publishing(vhost.amqp_url) as publisher:
+        await send(publisher, "q", body=b"before")
+        await publisher.publish("", "q", Message(poison.encode(), b"poison"), "t")
+        await send(publisher, "q", body=b"behind")
+    async with open_connection(AmqpAddress.parse(vhost.amqp_url), "test") as connection:
+        channel = await connection.channel(prefetch=10)
+        await channel.consume("q", got.append)
+        await until(lambda: len(got) == 3, "three deliveries")
+        channel.ack(got[-1].tag, multiple=True)
+        assert [delivery.body for delivery in got] == [b"before", b"poison", b"behind"]
+        found = split(got[1].properties)
+        # The broker may sort the entries; their bytes are the publisher's.
+        assert set(found.headers or ()) >= set(poison.headers or ())
+        assert found.message_id == b"\xff"
+        assert found.get_header("time") == OddTimestamp(2**64 - 1)
+        assert (got[1].exchange, got[1].routing_key, got[1].redelivered) == ("", "q", False)
+        assert not connection.closed.done()
+
+
+async def test_prefetch_bounds_what_is_unsettled(vhost: Vhost) -> None:
+    declare(vhost, "q")
+    got: list[Delivery] = []
+    async with publishing(vhost.amqp_url) as publisher:
+        await asyncio.gather(*(send(publisher, "q") for _ in range(10)))
+    async with open_connection(AmqpAddress.parse(vhost.amqp_url), "test") as connection:
+        channel = await connection.channel(prefetch=4)
+        await channel.consume("q", got.append)
+        await until(lambda: len(got) == 4, "four deliveries")
+        assert (await connection.inspect("q")).messages == 6
+        channel.ack(got[-1].tag, multiple=True)
+        await until(lambda: len(got) == 8, "four more")
+        await channel.close()
+        with pytest.raises(BrokerAway):
+            channel.ack(got[-1].tag)
+        assert (await connection.inspect("q")).messages == 6
+
+
+async def test_a_cancelled_consumer_returns_nothing_to_the_queue_by_itself(vhost: Vhost) -> None:
+    declare(vhost, "q")
+    async with publishing(vhost.amqp_url) as publisher:
+        await asyncio.gather(*(send(publisher, "q", body=bytes(2_000)) for _ in range(2_000)))
+    got: list[Delivery] = []
+    async with open_connection(AmqpAddress.parse(vhost.amqp_url), "test") as connection:
+        channel = await connection.channel()
+        first = asyncio.Event()
+
+        def on_delivery(delivery: Delivery) -> None:
+            got.append(delivery)
+            first.set()
+
+        consumer = await channel.consume("q", on_delivery)
+        await first.wait()
+        at_cancel = len(got)
+        await channel.cancel(consumer)
+        assert len(got) > at_cancel
+        channel.ack(got[-1].tag, multiple=True)
+        left = (await connection.inspect("q")).messages
+        assert len(got) + left == 2_000
+        await channel.consume("q", got.append)
+        await until(lambda: len(got) == 2_000, "the rest")
+        assert [delivery for delivery in got if delivery.redelivered] == []
+        assert not consumer.cancelled.done()
+
+
+async def test_a_deleted_queue_ends_its_consumer_and_no_other(vhost: Vhost) -> None:
+    declare(vhost, "doomed")
+    declare(vhost, "kept")
+    async with open_connection(AmqpAddress.parse(vhost.amqp_url), "test") as connection:
+        channel = await connection.channel()
+        doomed = await channel.consume("doomed", lambda _delivery: None)
+        kept = await channel.consume("kept", lambda _delivery: None)
+        vhost.management.delete(f"/api/queues/{quote(vhost.vhost, safe='')}/doomed").raise_for_status()
+        async with asyncio.timeout(20):
+            assert "'doomed'" in await doomed.cancelled
+        assert not kept.cancelled.done()
+        assert channel.is_open
+
+
+async def test_a_missing_queue_closes_the_channel_with_404_and_leaves_the_connection(vhost: Vhost) -> None:
+    declare(vhost, "q")
+    async with open_connection(AmqpAddress.parse(vhost.amqp_url), "test") as connection:
+        channel = await connection.channel()
+        with pytest.raises(ChannelClosed) as missing:
+            await channel.consume("missing", lambda _delivery: None)
+        assert missing.value.code == 404
+        assert (await channel.closed) is missing.value
+        with pytest.raises(ChannelClosed):
+            channel.ack(1)
+        with pytest.raises(ChannelClosed):
+            await connection.inspect("missing")
+        assert (await connection.inspect("q")).consumers == 0
+
+
+async def test_a_wrong_tag_surfaces_as_a_closed_channel(vhost: Vhost) -> None:
+    async with open_connection(AmqpAddress.parse(vhost.amqp_url), "test") as connection:
+        channel = await connection.channel()
+        channel.ack(99)
+        async with asyncio.timeout(20):
+            reason = await channel.closed
+        assert isinstance(reason, ChannelClosed)
+        assert reason.code == 406
+
+
+async def test_a_lost_connection_surfaces_and_fails_what_waits(
+    vhost: Vhost, proxy: Callable[..., TcpProxy]
+) -> None:
+    declare(vhost, "q")
+    link = proxy(vhost.amqp_url)
+    async with open_connection(AmqpAddress.parse(link.url), "test") as connection:
+        channel = await connection.channel()
+        link.hold()
+        waiting = asyncio.create_task(channel.passive_declare("q"))
+        await asyncio.wait({waiting}, timeout=0.05)
+        link.refuse()
+        with pytest.raises(BrokerAway):
+            await waiting
+        async with asyncio.timeout(20):
+            assert isinstance(await connection.closed, BrokerAway)
+        with pytest.raises(BrokerAway):
+            channel.ack(1)
+        with pytest.raises(BrokerAway):
+            await connection.channel()
+
+
+async def test_cancelling_a_wait_for_the_end_does_not_end_anything(vhost: Vhost) -> None:
+    async with open_connection(AmqpAddress.parse(vhost.amqp_url), "test") as connection:
+        channel = await connection.channel()
+        for end in (connection.closed, channel.closed):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await end
+        assert not connection.closed.done()
+        assert not channel.closed.done()
+
+
+async def test_a_stuck_network_does_not_keep_close_waiting(
+    vhost: Vhost, proxy: Callable[..., TcpProxy]
+) -> None:
+    link = proxy(vhost.amqp_url)
+    connection = await connect(AmqpAddress.parse(link.url), "test")
+    link.hold()
+    async with asyncio.timeout(20):
+        await connection.close()
+    assert connection.closed.done()
+
+
+async def test_a_refused_log_in_tells_the_reason(vhost: Vhost) -> None:
+    wrong = AmqpAddress.parse(vhost.amqp_url.replace("//guest:guest@", "//guest:wrong@"))
+    assert wrong.password == "wrong"
+    with pytest.raises(BrokerAway, match="ACCESS_REFUSED"):
+        await connect(wrong, "test")
+
+
+async def test_a_missing_vhost_tells_the_reason(vhost: Vhost) -> None:
+    missing = AmqpAddress.parse(vhost.amqp_url + "-missing")
+    with pytest.raises(BrokerAway, match="not found"):
+        await connect(missing, "test")

@@ -1,0 +1,229 @@
+"""A connection to RabbitMQ on the caller's asyncio loop, and waiting for one with a jittered back-off."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pika.exceptions
+from pika.adapters.asyncio_connection import AsyncioConnection
+
+from topology.address import AmqpAddress
+from topology.broker_errors import BrokerAway
+from topology.channel import BrokerChannel, Consumer, Delivery, QueueState, closing_reason, describe
+from topology.wire import install
+
+__all__ = [
+    "Backoff",
+    "BrokerChannel",
+    "BrokerConnection",
+    "Consumer",
+    "Delivery",
+    "QueueState",
+    "connect",
+    "connect_persistently",
+    "open_connection",
+]
+
+log = logging.getLogger(__name__)
+Say = Callable[[str], None]
+CLOSE_TIMEOUT_S = 5.0
+
+
+class BrokerConnection:
+    """A live connection, made by `connect` or `open_connection`.
+
+    A lost one is never revived. While the broker's memory or disk alarm stops publishers, `blocked` holds
+    its reason.
+    """
+
+    def __init__(self, connection: AsyncioConnection) -> None:
+        self._connection = connection
+        self.blocked: str | None = None
+        self.on_unblocked: Callable[[], None] = lambda: None
+        self._closed: asyncio.Future[BrokerAway] = asyncio.get_running_loop().create_future()
+        connection.add_on_close_callback(self._on_close)
+        connection.add_on_connection_blocked_callback(self._on_blocked)
+        connection.add_on_connection_unblocked_callback(self._on_unblocked)
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._connection.is_open)
+
+    @property
+    def closed(self) -> asyncio.Future[BrokerAway]:
+        """Done with the reason once the connection is lost or closed. Cancelling it does no harm."""
+        return asyncio.shield(self._closed)
+
+    @property
+    def frame_max(self) -> int:
+        """The largest frame in bytes that both sides agreed on."""
+        return int(self._connection.params.frame_max)
+
+    async def channel(self, prefetch: int = 0) -> BrokerChannel:
+        """A new channel; `prefetch` as in `BrokerChannel.qos`. Raises BrokerAway."""
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            raw = self._connection.channel(on_open_callback=lambda _channel: _finish(opened))
+        except pika.exceptions.AMQPError as error:
+            raise self._closed.result() if self._closed.done() else BrokerAway(describe(error)) from error
+        channel = BrokerChannel(raw)
+        try:
+            waits: set[asyncio.Future[Any]] = {opened, channel.closed}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            with contextlib.suppress(pika.exceptions.AMQPError):
+                raw.close()
+            raise
+        if channel.closed.done():
+            raise channel.closed.result()
+        if prefetch:
+            await channel.qos(prefetch)
+        return channel
+
+    async def inspect(self, queue: str) -> QueueState:
+        """Depth and consumers of a queue, on a channel of its own. Raises ChannelClosed (404) if missing."""
+        channel = await self.channel()
+        try:
+            return await channel.passive_declare(queue)
+        finally:
+            await channel.close()
+
+    async def close(self) -> None:
+        """Close properly; if the broker does not answer within 5 s, drop the connection."""
+        with contextlib.suppress(pika.exceptions.ConnectionWrongStateError):
+            self._connection.close()
+        if not self._closed.done():
+            await asyncio.wait({self._closed}, timeout=CLOSE_TIMEOUT_S)
+        if not self._closed.done():
+            self._connection._terminate_stream(
+                pika.exceptions.StreamLostError("no answer to connection.close")
+            )
+            await asyncio.wait({self._closed}, timeout=CLOSE_TIMEOUT_S)
+
+    def _on_close(self, _connection: object, error: Exception) -> None:
+        reason = closing_reason(error)
+        assert isinstance(reason, BrokerAway)
+        if not self._closed.done():
+            self._closed.set_result(reason)
+
+    def _on_blocked(self, _connection: object, frame: Any) -> None:
+        self.blocked = str(frame.method.reason)
+
+    def _on_unblocked(self, _connection: object, _frame: object) -> None:
+        self.blocked = None
+        self.on_unblocked()
+
+
+async def connect(address: AmqpAddress, name: str) -> BrokerConnection:
+    """Connect once. `name` shows in the management UI. Raises BrokerAway with the reason."""
+    install()
+    _silence_pika()
+    opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    connection = AsyncioConnection(
+        address.pika_parameters(name),
+        on_open_callback=lambda _connection: _finish(opened),
+        on_open_error_callback=lambda _connection, error: _finish(opened, BrokerAway(describe(error))),
+        custom_ioloop=asyncio.get_running_loop(),
+    )
+    try:
+        await opened
+    except asyncio.CancelledError:
+        with contextlib.suppress(pika.exceptions.ConnectionWrongStateError):
+            connection.close()
+        raise
+    return BrokerConnection(connection)
+
+
+class Backoff:
+    """Delays between attempts in seconds: from 0.1 doubling to 5, each cut at random by up to a half."""
+
+    def __init__(self, first_s: float = 0.1, most_s: float = 5.0) -> None:
+        self._first_s, self._most_s = first_s, most_s
+        self._next_s = first_s
+
+    def next_s(self) -> float:
+        delay_s, self._next_s = self._next_s, min(self._most_s, self._next_s * 2)
+        return delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads reconnects, keeps no secret
+
+    def reset(self) -> None:
+        self._next_s = self._first_s
+
+
+async def connect_persistently(
+    address: AmqpAddress,
+    name: str,
+    *,
+    say: Say = log.warning,
+    backoff: Backoff | None = None,
+) -> BrokerConnection:
+    """Connect, however long it takes, saying now and then what is waited for."""
+    backoff = backoff or Backoff()
+    waiting = Waiting(f"RabbitMQ at {address}", say, asyncio.get_running_loop().time)
+    while True:
+        try:
+            connection = await connect(address, name)
+        except BrokerAway as error:
+            waiting.failed(str(error))
+            await asyncio.sleep(backoff.next_s())
+        else:
+            waiting.over()
+            return connection
+
+
+@asynccontextmanager
+async def open_connection(
+    address: AmqpAddress, name: str, say: Say = log.warning
+) -> AsyncIterator[BrokerConnection]:
+    """Wait for the broker, yield a connection, close it. Its loss shows in `connection.closed`; for the next
+    one enter again."""
+    connection = await connect_persistently(address, name, say=say)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+class Waiting:
+    """Says that we wait: at once, for a new reason, and after 1, 2, 4, … minutes, then every hour."""
+
+    def __init__(self, what: str, say: Say, clock: Callable[[], float]) -> None:
+        self._what, self._say, self._clock = what, say, clock
+        self._start = clock()
+        self._reminder_s = 60.0
+        self._said: set[str] = set()
+
+    def failed(self, reason: str) -> None:
+        waited_s = self._clock() - self._start
+        due = waited_s >= self._reminder_s
+        if due or (reason not in self._said and len(self._said) < 5):
+            self._say(f"waiting for {self._what}: {reason}" + (f" ({waited_s:.0f} s so far)" if due else ""))
+            self._said.add(reason)
+        while waited_s >= self._reminder_s:
+            self._reminder_s += min(self._reminder_s, 3600.0)
+
+    def over(self) -> None:
+        if self._said:
+            self._say(f"connected to {self._what} after {self._clock() - self._start:.1f} s")
+
+
+def _finish(future: asyncio.Future[None], error: Exception | None = None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+def _silence_pika() -> None:
+    """pika logs several errors for each failed attempt; every one of them reaches our caller as an exception
+    or in `closed`. Whoever sets the level of the logger "pika" gets them."""
+    logger = logging.getLogger("pika")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)
