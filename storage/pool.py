@@ -8,11 +8,15 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
-from storage.errors import MigrationError, is_transient
+from storage.errors import MigrationError, is_transient, translate
 from storage.migrate import require_level
 from storage.settings import StorageSettings
 
+# The names by which other packages call the driver's types, and a pooled connection is one too.
+Pool = asyncpg.Pool
+AnyConnection = asyncpg.Connection | PoolConnectionProxy
 Say = Callable[[str], None]
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 5.0
@@ -45,6 +49,21 @@ def where(settings: StorageSettings) -> str:
     """The database's address without user or password, for messages."""
     url = urlsplit(settings.dsn)
     return f"{url.hostname or 'localhost'}:{url.port or 5432}{url.path}"
+
+
+async def ready(settings: StorageSettings) -> int:
+    """The schema's level.
+
+    Raises:
+        DatabaseAwayError: Postgres cannot be reached.
+        MigrationError: the schema is below what this release needs.
+    """
+    with translate("connect"):
+        connection = await connect(settings, "redrive-check")
+        try:
+            return await require_level(connection)
+        finally:
+            await connection.close()
 
 
 async def wait_for_database(settings: StorageSettings, say: Say) -> None:
