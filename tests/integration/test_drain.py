@@ -6,6 +6,8 @@ import dataclasses
 import hashlib
 import struct
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
@@ -246,3 +248,24 @@ def test_properties_without_any_header_are_kept(graveyard: Graveyard) -> None:
     (row,) = graveyard.until_stored(1)
     assert bytes(row["body"]) == b"bare"
     assert row["reason"] == "foreign"
+
+
+def test_a_running_job_is_left_to_its_worker_until_that_is_gone(graveyard: Graveyard) -> None:
+    graveyard.start()
+    graveyard.job(
+        "job-1", "RUNNING", claim=uuid4(), worker="w", lease_until=datetime.now(UTC) + timedelta(minutes=5)
+    )
+    graveyard.database.execute(
+        "insert into redrive.attempts (job_id, generation, attempt, claim, worker)"
+        " select id, generation, attempt, claim, worker from redrive.jobs"
+    )
+    graveyard.bury("orders", order("job-1"))
+    (letter,) = graveyard.until_stored(1)
+    assert graveyard.job_row("job-1")["state"] == "RUNNING"
+
+    graveyard.database.execute("update redrive.jobs set lease_until = now() - interval '2 minutes'")
+    eventually(lambda: graveyard.job_row("job-1")["state"] == "DEAD", 20, "the job is DEAD")
+
+    row = graveyard.job_row("job-1")
+    assert (row["reason"], row["letter_id"], row["claim"]) == ("rejected", letter["id"], None)
+    assert graveyard.database.value("select outcome from redrive.attempts") == "lost"

@@ -301,3 +301,19 @@ def test_replays_are_listed_and_shown(graveyard: Graveyard) -> None:
     assert json.loads(shown.stdout)["items"][0]["letter_id"] == letter
     assert graveyard.dlq("replays").returncode == 0
     assert missing.returncode == 1
+
+
+def test_a_job_that_left_dead_after_the_plan_was_made_is_not_sent(graveyard: Graveyard) -> None:
+    process = graveyard.start()
+    letter = a_dead_job(graveyard)
+    process.terminate()
+    replay(graveyard, str(letter), "--no-wait")
+    finish(graveyard, "job-1", "SUCCEEDED")
+    graveyard.start()
+    failed = eventually(lambda: item(graveyard, letter)["state"] == "failed" and item(graveyard, letter), 10)
+
+    assert "SUCCEEDED" in failed["detail"]
+    assert graveyard.depth("orders") == 0
+    assert graveyard.listed()[0]["state"] == "open"
+    row = graveyard.job_row("job-1")
+    assert (row["state"], row["generation"]) == ("SUCCEEDED", 1)
