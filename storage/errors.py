@@ -27,6 +27,9 @@ _TRANSIENT_CLASSES = ("08", "53", "57", "40")
 _TRANSIENT_CODES = ("25006", "55P03")
 
 
+DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether the same statement may succeed later, without anything being changed about it."""
     if isinstance(error, asyncpg.PostgresError):
@@ -36,6 +39,9 @@ def is_transient(error: BaseException) -> bool:
         # asyncpg reports a connection that died between two statements this way.
         text = str(error)
         return "closed" in text or "connection" in text
+    if isinstance(error, asyncpg.InternalClientError):
+        # And so, when the server's farewell arrived just before the statement was sent.
+        return "cannot switch to state" in str(error)
     return isinstance(error, OSError | TimeoutError)
 
 
@@ -48,7 +54,7 @@ def translate(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+    except DRIVER_ERRORS as error:
         if is_transient(error):
             raise DatabaseAwayError(f"Postgres is away ({what}): {error or type(error).__name__}") from error
         raise

@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
 from storage.errors import MigrationError
 
@@ -44,14 +45,14 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(found)
 
 
-async def applied_level(connection: asyncpg.Connection) -> int:
+async def applied_level(connection: asyncpg.Connection | PoolConnectionProxy) -> int:
     """The highest migration in the database, 0 in an empty one."""
     if await connection.fetchval("SELECT to_regclass('redrive.schema_migrations')") is None:
         return 0
     return int(await connection.fetchval("SELECT coalesce(max(level), 0) FROM redrive.schema_migrations"))
 
 
-async def require_level(connection: asyncpg.Connection) -> int:
+async def require_level(connection: asyncpg.Connection | PoolConnectionProxy) -> int:
     """The database's level.
 
     Raises:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -43,6 +44,33 @@ async def open_pool(settings: StorageSettings, name: str) -> asyncpg.Pool:
         server_settings={"application_name": name},
     )
     return pool
+
+
+@contextmanager
+def watched(connection: AnyConnection, timeout_s: float) -> Iterator[None]:
+    """Drop `connection` when what is inside takes longer; it then fails with an error that is transient.
+
+    asyncpg's own timeouts ask the server to cancel and wait for its answer, which a server or network
+    that is stuck does not give.
+    """
+    timer = asyncio.get_running_loop().call_later(timeout_s, connection.terminate)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@asynccontextmanager
+async def borrow(pool: Pool, timeout_s: float) -> AsyncIterator[AnyConnection]:
+    """A connection for a few statements that take `timeout_s` seconds at most.
+
+    Raises:
+        DatabaseAwayError: none was free or could be made in time, or it was lost or too slow.
+    """
+    with translate("use a connection"):
+        async with pool.acquire(timeout=timeout_s) as connection:
+            with watched(connection, timeout_s):
+                yield connection
 
 
 def where(settings: StorageSettings) -> str:

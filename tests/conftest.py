@@ -83,12 +83,16 @@ def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Proces
 
 
 @pytest.fixture
-def stack(vhost: Vhost, database: Database, processes: Processes, request: pytest.FixtureRequest) -> Stack:
+def stack(
+    vhost: Vhost, database: Database, processes: Processes, request: pytest.FixtureRequest
+) -> Iterator[Stack]:
     """API, worker and dead-letter consumer, none started yet; with fixture `third_party`, they call it."""
     settings = {}
     if "third_party" in request.fixturenames:
         settings["REDRIVE_THIRD_PARTY_URL"] = request.getfixturevalue("third_party").url
-    return Stack(vhost, database, processes, settings)
+    made = Stack(vhost, database, processes, settings)
+    yield made
+    made.close()
 
 
 @pytest.fixture

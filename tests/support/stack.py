@@ -75,6 +75,7 @@ class Stack:
         arguments = ("api.app:app", "--host", "127.0.0.1", "--port", str(port), "--no-access-log")
         process = self.processes.start_module("api", "uvicorn", *arguments, env=self.settings | settings)
         key = json.loads(made.stdout)["key"]
+        self.close()
         self.api = httpx.Client(
             base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {key}"}, timeout=30
         )
@@ -86,6 +87,11 @@ class Stack:
                 ignoring=(httpx.HTTPError,),
             )
         return process
+
+    def close(self) -> None:
+        """Close the client; the fixture `processes` ends the processes."""
+        if self.api is not None:
+            self.api.close()
 
     def start_worker(self, *arguments: str, concurrency: int = 2, **settings: str) -> Process:
         """`celery -A workers.app worker`, consuming when this returns."""

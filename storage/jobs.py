@@ -1,0 +1,179 @@
+"""Jobs as their submitters see them: accepted once per idempotency key, and read with their attempts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import asyncpg
+
+from storage.errors import StorageError, translate
+from storage.pool import AnyConnection
+
+# One statement, so one transaction and one round trip. A concurrent insert of the same key is waited for
+# (ON CONFLICT waits for the other transaction's end), so that the loser finds the winner's row.
+SUBMIT = """
+WITH key AS (
+    INSERT INTO redrive.idempotency_keys (scope, key, request, job_id) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (scope, key) DO NOTHING
+    RETURNING job_id
+), job AS (
+    INSERT INTO redrive.jobs (id, type, queue, payload, principal)
+    SELECT job_id, $5, $6, $7, $8 FROM key
+    RETURNING *
+), message AS (
+    INSERT INTO redrive.outbox (job_id, queue, properties, body, token)
+    SELECT id, queue, $9, $10, $11 FROM job
+)
+SELECT * FROM job
+"""
+BY_KEY = """
+SELECT k.request AS key_request, j.*
+FROM redrive.idempotency_keys k JOIN redrive.jobs j ON j.id = k.job_id
+WHERE k.scope = $1 AND k.key = $2
+"""
+FIND = "SELECT * FROM redrive.jobs WHERE id = $1"
+ATTEMPTS = "SELECT * FROM redrive.attempts WHERE job_id = $1 ORDER BY generation, attempt"
+
+
+class IdempotencyConflictError(StorageError):
+    """The key was used before, for another request."""
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """A job to be accepted, and the message that will run it.
+
+    `payload` is UTF-8 JSON as it was given; `properties` and `body` are the message's raw bytes, and
+    `token` is what its publish is known by.
+    """
+
+    id: str
+    type: str
+    queue: str
+    payload: bytes
+    principal: str
+    properties: bytes
+    body: bytes
+    token: str
+
+
+@dataclass(frozen=True)
+class IdempotencyKey:
+    """`scope` is principal and route; `request` a digest of what was asked."""
+
+    scope: str
+    key: str
+    request: bytes
+
+
+@dataclass(frozen=True)
+class Job:
+    """A row of `redrive.jobs`. `payload` and `result` are UTF-8 JSON; Python's NaN may stand in `result`."""
+
+    id: str
+    type: str
+    queue: str
+    state: str
+    generation: int
+    attempt: int
+    origin: str
+    principal: str | None
+    payload: bytes | None
+    progress: bytes | None
+    result: bytes | None
+    reason: str | None
+    error: str | None
+    letter_id: int | None
+    created_at: datetime
+    queued_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    """A row of `redrive.attempts`: one run of a job. `delay_ms` is the wait that followed a `retry`."""
+
+    generation: int
+    attempt: int
+    worker: str
+    outcome: str
+    reason: str | None
+    exception_type: str | None
+    message: str | None
+    traceback: str | None
+    delay_ms: int | None
+    started_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The job of a submission. `replayed`: it had been accepted by an earlier, equal request."""
+
+    job: Job
+    replayed: bool
+
+
+async def submit(db: AnyConnection, new: NewJob, key: IdempotencyKey) -> Accepted:
+    """Accept a job: its row, its outbox row and its key are committed together, or none is.
+
+    An equal request that runs at the same time is waited for; both get the same job.
+
+    Raises:
+        IdempotencyConflictError: the key was used for another request.
+        DatabaseAwayError: nothing is known to be stored; the same request may be sent again.
+    """
+    with translate(f"submit job {new.id}"):
+        while True:
+            row = await db.fetchrow(
+                SUBMIT,
+                key.scope,
+                key.key,
+                key.request,
+                new.id,
+                new.type,
+                new.queue,
+                new.payload,
+                new.principal,
+                new.properties,
+                new.body,
+                new.token,
+            )
+            if row is not None:
+                return Accepted(_job(row), replayed=False)
+            earlier = await db.fetchrow(BY_KEY, key.scope, key.key)
+            if earlier is None:
+                continue  # the earlier key was deleted between the two statements: it is ours now
+            if earlier["key_request"] != key.request:
+                raise IdempotencyConflictError(
+                    f"the idempotency key was used for job {earlier['id']} with another type or payload"
+                )
+            return Accepted(_job(earlier), replayed=True)
+
+
+async def find(db: AnyConnection, job_id: str) -> Job | None:
+    """The job, or None.
+
+    Raises:
+        DatabaseAwayError: try again.
+    """
+    with translate(f"read job {job_id!r}"):
+        row = await db.fetchrow(FIND, job_id)
+    return None if row is None else _job(row)
+
+
+async def attempts(db: AnyConnection, job_id: str) -> tuple[AttemptRow, ...]:
+    """Every attempt of a job, oldest first.
+
+    Raises:
+        DatabaseAwayError: try again.
+    """
+    with translate(f"read the attempts of job {job_id!r}"):
+        rows = await db.fetch(ATTEMPTS, job_id)
+    return tuple(AttemptRow(**{name: row[name] for name in AttemptRow.__dataclass_fields__}) for row in rows)
+
+
+def _job(row: asyncpg.Record) -> Job:
+    return Job(**{name: row[name] for name in Job.__dataclass_fields__})

@@ -1,0 +1,106 @@
+"""Counts for dashboards: jobs, outbox, dead letters, groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.errors import translate
+from storage.migrate import require_level
+from storage.pool import AnyConnection
+
+JOBS = "SELECT queue, state, count(*) AS jobs FROM redrive.jobs GROUP BY queue, state ORDER BY queue, state"
+OUTBOX = """
+SELECT queue, count(*) AS messages, count(*) FILTER (WHERE last_error IS NOT NULL) AS refused,
+       extract(epoch FROM now() - min(created_at))::float8 AS oldest_s,
+       (array_agg(last_error ORDER BY id DESC) FILTER (WHERE last_error IS NOT NULL))[1] AS last_error
+FROM redrive.outbox GROUP BY queue ORDER BY queue
+"""
+LETTERS = """
+SELECT queue, reason, state, count(*) AS letters FROM redrive.dead_letters
+GROUP BY queue, reason, state ORDER BY queue, reason, state
+"""
+OPEN_GROUPS = """
+SELECT count(DISTINCT fingerprint) FROM redrive.dead_letters
+WHERE state IN ('open', 'replaying', 'quarantined')
+"""
+
+
+@dataclass(frozen=True)
+class JobCount:
+    queue: str
+    state: str
+    jobs: int
+
+
+@dataclass(frozen=True)
+class OutboxCount:
+    """Messages not yet confirmed by the broker. `oldest_s`: seconds since the oldest was accepted."""
+
+    queue: str
+    messages: int
+    refused: int
+    oldest_s: float
+    last_error: str | None
+
+
+@dataclass(frozen=True)
+class LetterCount:
+    queue: str
+    reason: str
+    state: str
+    letters: int
+
+
+@dataclass(frozen=True)
+class Overview:
+    jobs: tuple[JobCount, ...]
+    outbox: tuple[OutboxCount, ...]
+    letters: tuple[LetterCount, ...]
+    open_groups: int
+
+
+async def job_counts(db: AnyConnection) -> tuple[JobCount, ...]:
+    """Jobs by queue and state.
+
+    Raises:
+        DatabaseAwayError: try again.
+    """
+    with translate("count jobs"):
+        return tuple(JobCount(**row) for row in await db.fetch(JOBS))
+
+
+async def outbox_counts(db: AnyConnection) -> tuple[OutboxCount, ...]:
+    """The outbox by queue.
+
+    Raises:
+        DatabaseAwayError: try again.
+    """
+    with translate("count the outbox"):
+        return tuple(OutboxCount(**row) for row in await db.fetch(OUTBOX))
+
+
+async def overview(db: AnyConnection) -> Overview:
+    """Everything that is counted, as one snapshot.
+
+    Raises:
+        DatabaseAwayError: try again.
+    """
+    with translate("count jobs and letters"):
+        async with db.transaction(isolation="repeatable_read", readonly=True):
+            return Overview(
+                tuple(JobCount(**row) for row in await db.fetch(JOBS)),
+                tuple(OutboxCount(**row) for row in await db.fetch(OUTBOX)),
+                tuple(LetterCount(**row) for row in await db.fetch(LETTERS)),
+                int(await db.fetchval(OPEN_GROUPS)),
+            )
+
+
+async def require_schema(db: AnyConnection) -> None:
+    """Return when the schema is at the level that this release needs.
+
+    Raises:
+        MigrationError: it is not.
+        DatabaseAwayError: try again.
+    """
+    with translate("read the schema's level"):
+        await require_level(db)

@@ -1,0 +1,111 @@
+"""The outbox between two relays, a worker and a crash, on a real Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from storage import outbox
+from storage.jobs import IdempotencyKey, NewJob, submit
+from storage.outbox import Refused
+from storage.pool import Pool, borrow, open_pool
+from storage.settings import StorageSettings
+from tests.support.databases import Database
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def pool(database: Database) -> AsyncIterator[Pool]:
+    made = await open_pool(StorageSettings.model_validate({"database_url": database.url}), "test")
+    yield made
+    await made.close()
+
+
+async def accept(pool: Pool, job_id: str, queue: str = "payments") -> None:
+    new = NewJob(job_id, "t", queue, b"{}", "shop", b"properties", b"body", f"token-{job_id}")
+    async with borrow(pool, 5) as db:
+        accepted = await submit(db, new, IdempotencyKey("shop", job_id, b"digest"))
+    assert not accepted.replayed
+
+
+async def taken(pool: Pool, *without: str) -> list[str]:
+    async with outbox.take(pool, 10, without) as batch:
+        return [row.job_id for row in batch.rows]
+
+
+async def test_rows_come_oldest_first_without_the_paused_queues(pool: Pool) -> None:
+    for job_id, queue in (("b", "payments"), ("a", "emails"), ("c", "payments")):
+        await accept(pool, job_id, queue)
+    assert await taken(pool) == ["b", "a", "c"]
+    assert await taken(pool, "payments") == ["a"]
+    assert await taken(pool, "payments", "emails") == []
+
+
+async def test_two_relays_never_hold_the_same_row(pool: Pool) -> None:
+    for job_id in ("a", "b", "c"):
+        await accept(pool, job_id)
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(outbox.take(pool, 2))
+        second = await stack.enter_async_context(outbox.take(pool, 2))
+        assert [row.job_id for row in first.rows] == ["a", "b"]
+        assert [row.job_id for row in second.rows] == ["c"]
+
+
+async def test_a_confirmed_row_leaves_and_its_job_is_queued(pool: Pool, database: Database) -> None:
+    await accept(pool, "a")
+    async with outbox.take(pool, 10) as batch:
+        await batch.settle([batch.rows[0].id], [])
+    assert await taken(pool) == []
+    assert database.fetch("select state, queued_at is not null as queued from redrive.jobs") == [
+        {"state": "QUEUED", "queued": True}
+    ]
+
+
+@pytest.mark.parametrize("state", ["SUCCEEDED", "RETRYING", "DEAD", "CANCELLED"])
+async def test_a_job_that_was_faster_than_its_confirm_keeps_its_state(
+    pool: Pool, database: Database, state: str
+) -> None:
+    await accept(pool, "a")
+    async with outbox.take(pool, 10) as batch:
+        database.execute("update redrive.jobs set state = $1", state)
+        await batch.settle([batch.rows[0].id], [])
+    assert database.value("select state from redrive.jobs") == state
+    assert await taken(pool) == []
+
+
+async def test_a_job_row_that_a_worker_holds_is_not_waited_for(pool: Pool, database: Database) -> None:
+    await accept(pool, "a")
+    async with pool.acquire() as worker, worker.transaction():
+        await worker.execute("update redrive.jobs set worker = 'w'")
+        async with outbox.take(pool, 10) as batch:
+            await batch.settle([batch.rows[0].id], [])
+    assert await taken(pool) == []
+    assert database.value("select state from redrive.jobs") == "PENDING"  # waiting all the same
+
+
+async def test_a_refused_row_stays_with_its_reason_and_waits(pool: Pool, database: Database) -> None:
+    await accept(pool, "a")
+    async with outbox.take(pool, 10) as batch:
+        await batch.settle([], [Refused(batch.rows[0].id, "no queue\x00 takes it", 60.0)])
+    assert await taken(pool) == []
+    (row,) = database.fetch(
+        "select tries, last_error, not_before > now() + interval '50 s' as later from redrive.outbox"
+    )
+    assert row == {"tries": 1, "last_error": "no queue\\u0000 takes it", "later": True}
+
+
+async def test_a_crash_while_publishing_leaves_every_row(pool: Pool) -> None:
+    await accept(pool, "a")
+    await accept(pool, "b")
+
+    async def relay() -> None:
+        async with outbox.take(pool, 10) as batch:
+            await batch.settle([batch.rows[0].id], [])
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        await relay()
+    assert await taken(pool) == ["a", "b"]
