@@ -8,16 +8,15 @@ import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
-from dlq_consumer.alerting import AlertDispatcher, Webhook
+from dlq_consumer.alerting import AlertDispatcher
 from dlq_consumer.batches import BatchLimits
 from dlq_consumer.broker_link import BrokerLink
+from dlq_consumer.configuration import Configuration
 from dlq_consumer.drain import QueueDrain
 from dlq_consumer.intake import Intake
 from dlq_consumer.replaying import ReplayExecutor
-from dlq_consumer.settings import AlertSettings, ConsumerSettings
 from dlq_consumer.waiting import event_or_timeout
 from storage.errors import DatabaseAwayError, translate
 from storage.intake import AlertPolicy, bury_abandoned
@@ -25,38 +24,12 @@ from storage.pool import Pool, open_pool, wait_for_database
 from storage.sessions import Locks, open_locks
 from storage.settings import StorageSettings
 from topology.connection import Backoff
-from topology.names import dead_letter_queues
 from topology.publisher import Publisher
-from topology.settings import TopologySettings
-from topology.spec import Topology
 
 log = logging.getLogger(__name__)
 NAME = "redrive-dlq"
 CLOSE_S = 5.0
 SWEEP_S = 5.0
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """All that the process is told."""
-
-    storage: StorageSettings
-    broker: TopologySettings
-    topology: Topology
-    consumer: ConsumerSettings
-    alerts: AlertSettings
-
-    @property
-    def queues(self) -> tuple[str, ...]:
-        """Every queue to drain, each once."""
-        return tuple(dict.fromkeys((*dead_letter_queues(self.topology), *self.broker.watch)))
-
-    @property
-    def webhook(self) -> Webhook | None:
-        url, secret = self.alerts.webhook_url, self.alerts.webhook_secret
-        if url is None or secret is None:
-            return None
-        return Webhook(url.get_secret_value(), secret.get_secret_value(), self.alerts.timeout_s)
 
 
 class Service:
@@ -153,10 +126,15 @@ class Service:
             [asyncio.ensure_future(task) for task in ending],
             [asyncio.ensure_future(task) for task in endless],
             locks,
+            pool,
         )
 
     async def _supervise(
-        self, ending: list[asyncio.Future[None]], endless: list[asyncio.Future[None]], locks: Locks
+        self,
+        ending: list[asyncio.Future[None]],
+        endless: list[asyncio.Future[None]],
+        locks: Locks,
+        pool: Pool,
     ) -> None:
         """Until stopped or the locks are lost. An unexpected error in any task ends the process, loudly."""
         events = [asyncio.ensure_future(event.wait()) for event in (self._stopping, locks.lost)]
@@ -167,7 +145,12 @@ class Service:
             while not any(event.done() for event in events):
                 _, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
                 _raise_from(tasks)
-            await asyncio.wait(ending, timeout=CLOSE_S)
+            if locks.lost.is_set():
+                # What waits for a server or network that is silent would wait on, also when cancelled.
+                pool.terminate()
+            _, late = await asyncio.wait(ending, timeout=CLOSE_S)
+            if late:
+                pool.terminate()
             _raise_from(tasks)
         finally:
             for each in everything:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime
 
-import asyncpg
-
 from storage import alerts, groups, sessions
-from storage.errors import StorageError, translate
+from storage.errors import DRIVER_ERRORS, StorageError, translate
 from storage.groups import Group
-from storage.pool import AnyConnection, Pool
+from storage.pool import AnyConnection, Pool, watched
 from storage.sessions import Session
 
 _JOBS = """
@@ -262,14 +259,12 @@ async def open_batch(pool: Pool, session: Session, *, timeout_s: float = 30.0) -
     """
     try:
         with translate("store dead letters"):
-            async with (
-                asyncio.timeout(timeout_s),
-                pool.acquire(timeout=timeout_s) as connection,
-                connection.transaction(),
-            ):
-                await sessions.hold(connection, session)
-                yield Batch(connection, session)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            async with pool.acquire(timeout=timeout_s) as connection:
+                with watched(connection, timeout_s):
+                    async with connection.transaction():
+                        await sessions.hold(connection, session)
+                        yield Batch(connection, session)
+    except DRIVER_ERRORS as error:
         raise RefusedError(f"{type(error).__name__}: {error}") from error
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from storage.errors import StorageError, translate
-from storage.pool import Pool
+from storage.pool import AnyConnection, Pool
 
 LetterState = str
 STATES = ("open", "replaying", "replayed", "discarded", "quarantined")
@@ -120,8 +120,7 @@ class Letter:
             "stored_at": _time(self.stored_at),
             "deaths": deaths,
             "headers": headers,
-            # Tracebacks are for the dossier; a list would drown in them.
-            "attempts": [{k: v for k, v in attempt.items() if k != "traceback"} for attempt in self.attempts],
+            "attempts": list(self.attempts),
             "replays": list(self.replays),
         }
 
@@ -137,10 +136,9 @@ class Dossier:
     replay_of: int | None
 
     def as_json(self, *, headers: object, deaths: object, properties: object, body: object) -> dict[str, Any]:
-        """As `Letter.as_json`, with tracebacks and all that the list leaves out."""
+        """As `Letter.as_json`, with all that the list leaves out."""
         shown = self.letter.as_json(headers=headers, deaths=deaths)
         return shown | {
-            "attempts": list(self.letter.attempts),
             "target": self.letter.target,
             "exchange": self.letter.exchange,
             "routing_key": self.letter.routing_key,
@@ -153,7 +151,7 @@ class Dossier:
 
 
 async def page(
-    pool: Pool, wanted: LetterFilter, *, limit: int = 50, before_id: int | None = None
+    pool: Pool | AnyConnection, wanted: LetterFilter, *, limit: int = 50, before_id: int | None = None
 ) -> list[Letter]:
     """Letters that match, the newest first; `before_id` of the last one seen gives the next page.
 
@@ -167,7 +165,7 @@ async def page(
         return await _with_histories(pool, rows)
 
 
-async def get(pool: Pool, letter_id: int) -> Letter:
+async def get(pool: Pool | AnyConnection, letter_id: int) -> Letter:
     """One letter.
 
     Raises:
@@ -181,7 +179,7 @@ async def get(pool: Pool, letter_id: int) -> Letter:
         return (await _with_histories(pool, [row]))[0]
 
 
-async def dossier(pool: Pool, letter_id: int) -> Dossier:
+async def dossier(pool: Pool | AnyConnection, letter_id: int) -> Dossier:
     """One letter with body, group, job and the letter whose replay it is. Raises as `get`."""
     letter = await get(pool, letter_id)
     with translate(f"read letter {letter_id}"):
@@ -194,7 +192,7 @@ async def dossier(pool: Pool, letter_id: int) -> Dossier:
     return Dossier(letter, body, _plain(group), _plain(job) if job is not None else None, replay_of)
 
 
-async def _with_histories(pool: Pool, rows: Sequence[asyncpg.Record]) -> list[Letter]:
+async def _with_histories(pool: Pool | AnyConnection, rows: Sequence[asyncpg.Record]) -> list[Letter]:
     attempts: dict[str, list[dict[str, Any]]] = defaultdict(list)
     replays: dict[int, list[dict[str, Any]]] = defaultdict(list)
     jobs = sorted({row["job_id"] for row in rows if row["job_id"] is not None})

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from storage.errors import DatabaseAwayError, StorageError, translate
-from storage.pool import AnyConnection, connect
+from storage.pool import AnyConnection, connect, watched
 from storage.settings import StorageSettings
 
 # Often enough that a network that swallows packets is noticed before another consumer is far ahead.
@@ -126,11 +126,11 @@ class Locks:
         """Ask the connection for a sign of life until it gives none; then set `lost` and return."""
         while not self.lost.is_set():
             try:
-                async with asyncio.timeout(2 * HEARTBEAT_S), self._one("keep the locks") as connection:
-                    await connection.fetchval("SELECT 1")
-            except (DatabaseAwayError, TimeoutError):
+                with watched(self._connection, 2 * HEARTBEAT_S):
+                    async with self._one("keep the locks") as connection:
+                        await connection.fetchval("SELECT 1")
+            except DatabaseAwayError:
                 self.lost.set()
-                self._connection.terminate()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.lost.wait(), HEARTBEAT_S)
 

@@ -9,7 +9,8 @@ import click
 
 from dlq_consumer import exits, logs
 from dlq_consumer.commands.running import Load, fail
-from dlq_consumer.service import Configuration, Service
+from dlq_consumer.configuration import Configuration
+from dlq_consumer.service import Service
 from dlq_consumer.settings import AlertSettings, ConsumerSettings
 from storage.settings import StorageSettings
 from topology.errors import InvalidTopologyError

@@ -159,10 +159,11 @@ def test_a_network_to_postgres_that_swallows_everything_is_noticed(
     postgres = proxy(graveyard.database.url)
     process = graveyard.start(REDRIVE_DATABASE_URL=postgres.url)
     postgres.hold()
+    graveyard.publish("orders.dlq", *named(3))  # a batch is on its way into the silence
     process.wait_for_log("database_lost", 40)
     eventually(lambda: graveyard.consumers("orders.dlq") == 0, 20, "it has stopped consuming")
+    assert graveyard.depth("orders.dlq") == 3
     postgres.resume()
-    graveyard.publish("orders.dlq", *named(3))
     until_drained(graveyard, 3)
     assert len(graveyard.letters()) == 3
 

@@ -1,0 +1,35 @@
+"""All that the process is told, in one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlq_consumer.alerting import Webhook
+from dlq_consumer.settings import AlertSettings, ConsumerSettings
+from storage.settings import StorageSettings
+from topology.names import dead_letter_queues
+from topology.settings import TopologySettings
+from topology.spec import Topology
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The settings of every part that the process has, and the topology they name."""
+
+    storage: StorageSettings
+    broker: TopologySettings
+    topology: Topology
+    consumer: ConsumerSettings
+    alerts: AlertSettings
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Every queue to drain, each once."""
+        return tuple(dict.fromkeys((*dead_letter_queues(self.topology), *self.broker.watch)))
+
+    @property
+    def webhook(self) -> Webhook | None:
+        url, secret = self.alerts.webhook_url, self.alerts.webhook_secret
+        if url is None or secret is None:
+            return None
+        return Webhook(url.get_secret_value(), secret.get_secret_value(), self.alerts.timeout_s)
