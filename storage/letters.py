@@ -155,12 +155,14 @@ async def page(
 ) -> list[Letter]:
     """Letters that match, the newest first; `before_id` of the last one seen gives the next page.
 
+    At most `MAX_PAGE` and one: the one more tells whether another page follows.
+
     Raises:
         DatabaseAwayError: Postgres cannot be reached.
     """
     with translate("list dead letters"):
         rows = await pool.fetch(
-            _PAGE, wanted.queue, wanted.reason, wanted.task, wanted.state, before_id, min(limit, MAX_PAGE)
+            _PAGE, wanted.queue, wanted.reason, wanted.task, wanted.state, before_id, min(limit, MAX_PAGE + 1)
         )
         return await _with_histories(pool, rows)
 
