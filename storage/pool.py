@@ -79,6 +79,21 @@ def where(settings: StorageSettings) -> str:
     return f"{url.hostname or 'localhost'}:{url.port or 5432}{url.path}"
 
 
+async def ready(settings: StorageSettings) -> int:
+    """The schema's level.
+
+    Raises:
+        DatabaseAwayError: Postgres cannot be reached.
+        MigrationError: the schema is below what this release needs.
+    """
+    with translate("connect"):
+        connection = await connect(settings, "redrive-check")
+        try:
+            return await require_level(connection)
+        finally:
+            await connection.close()
+
+
 async def wait_for_database(settings: StorageSettings, say: Say) -> None:
     """Return once the database answers and is migrated; until then say, with back-off, what is missing.
 

@@ -61,6 +61,12 @@ class BrokerConnection:
         return asyncio.shield(self._closed)
 
     @property
+    def cluster(self) -> str:
+        """The name that the broker's cluster gives itself; "" when it does not tell."""
+        name = (self._connection.server_properties or {}).get("cluster_name", "")
+        return name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name)
+
+    @property
     def frame_max(self) -> int:
         """The largest frame in bytes that both sides agreed on."""
         return int(self._connection.params.frame_max)

@@ -10,6 +10,7 @@ CREATE TABLE redrive.drain_sessions (
     started_at  timestamptz NOT NULL DEFAULT now(),
     ended_at    timestamptz
 );
+CREATE INDEX drain_sessions_running ON redrive.drain_sessions (cluster, vhost, queue) WHERE ended_at IS NULL;
 
 CREATE TABLE redrive.groups (
     fingerprint    text PRIMARY KEY,
@@ -28,7 +29,10 @@ CREATE TABLE redrive.dead_letters (
     session_id     bigint NOT NULL REFERENCES redrive.drain_sessions (id),
     dlq            text NOT NULL, -- the queue it was drained from
     queue          text NOT NULL, -- the work queue it died in
+    -- Where a replay sends it; null when its history does not tell, and it cannot be replayed.
+    target         text,
     reason         text NOT NULL,
+    detail         text, -- what is wrong with the message, where the reason is about its form
     state          text NOT NULL DEFAULT 'open' CHECK (state IN
                        ('open', 'replaying', 'replayed', 'discarded', 'quarantined')),
     -- Exactly what the dead-letter queue delivered.
@@ -44,7 +48,8 @@ CREATE TABLE redrive.dead_letters (
     possible_duplicate boolean NOT NULL DEFAULT false,
     message_id     text,
     job_id         text,
-    generation     integer,
+    generation     integer, -- of the job, and its attempt: as the message says, null when it does not
+    attempt        integer,
     task           text,
     exception_type text,
     fingerprint    text NOT NULL REFERENCES redrive.groups (fingerprint),
@@ -64,10 +69,12 @@ CREATE TABLE redrive.alerts (
     fingerprint   text NOT NULL REFERENCES redrive.groups (fingerprint),
     kind          text NOT NULL CHECK (kind IN ('first_seen', 'seen_again')),
     letter_id     bigint NOT NULL,
+    -- 'no_channel': none was configured when it arose; 'given_up': every try failed.
+    state         text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'delivered', 'no_channel', 'given_up')),
     created_at    timestamptz NOT NULL DEFAULT now(),
     next_try_at   timestamptz NOT NULL DEFAULT now(),
     tries         integer NOT NULL DEFAULT 0,
     delivered_at  timestamptz,
     last_error    text
 );
-CREATE INDEX alerts_due ON redrive.alerts (next_try_at) WHERE delivered_at IS NULL;
+CREATE INDEX alerts_due ON redrive.alerts (next_try_at) WHERE state = 'pending';

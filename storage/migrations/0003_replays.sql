@@ -18,7 +18,7 @@ CREATE TABLE redrive.replay_items (
     target        text NOT NULL,
     state         text NOT NULL DEFAULT 'staged' CHECK (state IN
                       ('staged', 'publishing', 'published', 'failed', 'unknown', 'cancelled')),
-    outcome       text CHECK (outcome IN ('succeeded', 'died_again', 'consumed', 'unknown')),
+    outcome       text CHECK (outcome IN ('succeeded', 'died_again', 'cancelled', 'consumed', 'unknown')),
     generation    integer, -- of the job, where the letter is one of ours
     next_letter_id bigint,
     detail        text,
@@ -29,5 +29,7 @@ CREATE TABLE redrive.replay_items (
 -- One outstanding replay per letter.
 CREATE UNIQUE INDEX replay_items_outstanding ON redrive.replay_items (letter_id)
     WHERE state IN ('staged', 'publishing') OR (state = 'published' AND outcome IS NULL);
+CREATE INDEX replay_items_letter ON redrive.replay_items (letter_id);
+CREATE INDEX replay_items_next_letter ON redrive.replay_items (next_letter_id) WHERE next_letter_id IS NOT NULL;
 CREATE INDEX replay_items_undecided ON redrive.replay_items (replay_id, position)
     WHERE state IN ('staged', 'publishing') OR (state = 'published' AND outcome IS NULL);

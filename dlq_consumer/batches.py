@@ -1,0 +1,39 @@
+"""Deliveries gathered into batches, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from topology.channel import Delivery
+
+# Bounds what one transaction holds in memory, whatever the size of a letter.
+BATCH_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """A batch ends with `letters` letters, or `wait_s` seconds after its first, whichever comes first."""
+
+    letters: int
+    wait_s: float
+
+
+async def collect(deliveries: asyncio.Queue[Delivery], limits: BatchLimits) -> list[Delivery]:
+    """The next batch; waits for its first letter as long as it takes."""
+    batch = [await deliveries.get()]
+    size = len(batch[0].body)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limits.wait_s
+    while len(batch) < limits.letters and size < BATCH_BYTES:
+        try:
+            delivery = deliveries.get_nowait()
+        except asyncio.QueueEmpty:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    delivery = await deliveries.get()
+            except TimeoutError:
+                break
+        batch.append(delivery)
+        size += len(delivery.body)
+    return batch

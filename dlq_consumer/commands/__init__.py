@@ -1,0 +1,1 @@
+"""The `dlq` command, one file for each group of subcommands."""

@@ -1,0 +1,45 @@
+"""`dlq consume`"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from dlq_consumer import exits, logs
+from dlq_consumer.commands.running import Load, fail
+from dlq_consumer.service import Configuration, Service
+from dlq_consumer.settings import AlertSettings, ConsumerSettings
+from storage.settings import StorageSettings
+from topology.errors import InvalidTopologyError
+from topology.names import dead_letter_queues, work_queue_of
+from topology.settings import TopologySettings, load_topology
+
+
+@click.command()
+@click.pass_obj
+def consume(load: Load) -> None:
+    """Drain every dead-letter queue into Postgres, deliver alerts and carry out replays, until told to stop.
+
+    Several may run: each queue is drained by one of them, the others stand by.
+    """
+    broker = load(TopologySettings)
+    try:
+        topology = load_topology(broker)
+    except InvalidTopologyError as error:
+        fail(str(error), exits.USAGE)
+    configuration = Configuration(
+        load(StorageSettings), broker, topology, load(ConsumerSettings), load(AlertSettings)
+    )
+    drained = dead_letter_queues(topology)
+    for name in broker.watch:
+        if name not in drained and work_queue_of(topology, name) is not None:
+            fail(f"REDRIVE_WATCH: {name} is a queue of live jobs; draining it would end them", exits.USAGE)
+    logs.configure()
+    if asyncio.run(_serve(configuration)):
+        sys.exit(exits.INTERRUPTED)
+
+
+async def _serve(configuration: Configuration) -> bool:
+    return await Service(configuration).run()

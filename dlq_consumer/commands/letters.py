@@ -1,0 +1,99 @@
+"""`dlq list` and `dlq show`"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from dlq_consumer import printing
+from dlq_consumer.commands.running import Load, with_database
+from storage import letters
+from storage.letters import STATES, Dossier, Letter, LetterFilter
+from storage.pool import Pool
+from topology.letter_view import view_body, view_properties
+
+
+@click.command("list")
+@click.option("--queue", help="Work queue or dead-letter queue.")
+@click.option("--reason", help="Why it died, such as exception or delivery_limit.")
+@click.option("--task", help="Name of the task.")
+@click.option("--state", type=click.Choice(STATES), help="What has become of it.")
+@click.option("--limit", type=click.IntRange(1, letters.MAX_PAGE), default=50, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.pass_obj
+def list_letters(
+    load: Load, queue: str | None, reason: str | None, task: str | None, state: str | None, limit: int,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Dead letters, the newest first."""
+    wanted = LetterFilter(queue, reason, task, state)
+
+    async def read(pool: Pool) -> list[Letter]:
+        return await letters.page(pool, wanted, limit=limit)
+
+    found = with_database(load, read)
+    if as_json:
+        for letter in found:
+            view = view_properties(letter.properties)
+            printing.json_line(letter.as_json(headers=view.headers, deaths=view.deaths))
+        return
+    heads = ("ID", "QUEUE", "REASON", "STATE", "TASK", "JOB", "EXCEPTION", "DEAD AT")
+    printing.table(heads, [_row(letter) for letter in found])
+
+
+@click.command()
+@click.argument("letter_id", type=click.IntRange(min=1), metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_obj
+def show(load: Load, letter_id: int, as_json: bool) -> None:
+    """Everything known about one letter."""
+
+    async def read(pool: Pool) -> Dossier:
+        return await letters.dossier(pool, letter_id)
+
+    found = with_database(load, read)
+    view = view_properties(found.letter.properties)
+    shown = found.as_json(
+        headers=view.headers, deaths=view.deaths, properties=view.properties, body=view_body(found.body)
+    )
+    if as_json:
+        printing.json_line(shown)
+    else:
+        _print(shown)
+
+
+def _row(letter: Letter) -> tuple[object, ...]:
+    dead_at = letter.dead_at.isoformat(timespec="seconds") if letter.dead_at else None
+    return (
+        letter.id, letter.queue, letter.reason, letter.state, letter.task, letter.job_id,
+        letter.exception_type, dead_at,
+    )  # fmt: skip
+
+
+def _print(shown: dict[str, Any]) -> None:
+    names = (
+        "id", "queue", "dead_letter_queue", "target", "reason", "detail", "state", "task", "job_id",
+        "message_id", "group", "dead_at", "stored_at", "body_size", "body_sha256",
+        "possible_duplicate", "replay_of",
+    )  # fmt: skip
+    printing.fields([(name, shown[name]) for name in names if shown[name] is not None])
+    if shown["job"]:
+        printing.block("job", " ".join(f"{name}={value}" for name, value in shown["job"].items()))
+    printing.block(
+        "deaths", "\n".join(f"{d['time']}  {d['words']}" for d in shown["deaths"]) or "none on record"
+    )
+    for attempt in shown["attempts"]:
+        printing.block(
+            f"attempt {attempt['generation']}.{attempt['attempt']}: {attempt['outcome']}",
+            attempt["traceback"] or attempt["message"] or attempt["reason"] or "",
+        )
+    printing.block("headers", json.dumps(shown["headers"], indent=1))
+    kind, value = next(iter(shown["body"].items()))
+    printing.block(f"body ({kind})", value if isinstance(value, str) else json.dumps(value, indent=1))
+    for item in shown["replays"]:
+        printing.block(
+            f"replay {item['replay_id']}",
+            f"{item['state']} {item['outcome'] or ''} to {item['target']} {item['detail'] or ''}",
+        )

@@ -1,0 +1,84 @@
+"""What one delivery from a dead-letter queue says by itself. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from topology import delivery as task_delivery
+from topology.channel import Delivery
+from topology.deaths import Death, deaths
+from topology.delivery import Refusal, TaskMessage, check_delivery
+from topology.headers import ATTEMPT, REPLAY, Attempt, parse_attempt
+from topology.identity import has_identity, letter_key
+from topology.wire import MalformedProperties, Properties, split
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A letter taken apart. `properties` is None for a list that cannot be taken apart (`fault` says why)."""
+
+    dlq: str
+    delivery: Delivery
+    properties: Properties | None
+    fault: str | None
+    history: tuple[Death, ...]
+    checked: TaskMessage | Refusal | None
+    attempt: Attempt | None
+    replay_token: str | None
+    identity: bytes
+    has_identity: bool
+    body_sha256: bytes
+
+    @property
+    def task(self) -> str | None:
+        return self.checked.task if self.checked is not None else None
+
+    @property
+    def job_id(self) -> str | None:
+        """The task id, for what names a task."""
+        return self.checked.id if self.checked is not None and self.checked.task else None
+
+
+def read(
+    delivery: Delivery, *, dlq: str, source: str, known_tasks: Collection[str] | None, now: datetime
+) -> Reading:
+    """Take a letter apart. Odd content is no error.
+
+    Args:
+        source: cluster, vhost and queue in one text: letters of two sources are never the same.
+        known_tasks: tasks of the catalogue, or None when there is none.
+        now: when it arrived here; a message counts as expired if it was when it died.
+    """
+    identity = letter_key(source, delivery.properties, delivery.body)
+    body_sha256 = hashlib.sha256(delivery.body).digest()
+    try:
+        properties = split(delivery.properties)
+    except MalformedProperties as error:
+        return Reading(dlq, delivery, None, str(error), (), None, None, None, identity, False, body_sha256)
+    history = deaths(properties)
+    headers = {name: value for name, value in properties.headers_dict().items() if isinstance(name, str)}
+    died_at = history[0].time if history and history[0].count == 1 else None
+    checked = check_delivery(
+        task_delivery.Delivery(
+            properties.text("content_type"), properties.text("content_encoding"), headers, delivery.body
+        ),
+        known_tasks=known_tasks,
+        now=died_at or now,
+    )
+    token = headers.get(REPLAY)
+    return Reading(
+        dlq=dlq,
+        delivery=delivery,
+        properties=properties,
+        fault=None,
+        history=history,
+        checked=checked,
+        attempt=parse_attempt(headers.get(ATTEMPT)),
+        replay_token=token if isinstance(token, str) else None,
+        identity=identity,
+        has_identity=has_identity(properties),
+        body_sha256=body_sha256,
+    )

@@ -1,0 +1,133 @@
+"""Carries out replay plans, wherever they were made, and writes down what becomes of each letter."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+from dlq_consumer.sending import Sender, Sent
+from dlq_consumer.waiting import event_or_timeout
+from storage import replay_steps
+from storage.errors import DatabaseAwayError
+from storage.pool import Pool
+from storage.replay_steps import Plan
+from storage.replays import CHANNEL
+from storage.sessions import Locks
+from topology.connection import Backoff
+from topology.publisher import Publisher
+
+log = logging.getLogger(__name__)
+POLL_S = 1.0
+BATCH = 100
+# A plan with a rate is sent in slices of this length.
+SLICE_S = 0.25
+
+
+class Pace:
+    """Keeps to a rate of letters per second; None is no limit."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._clock = asyncio.get_running_loop().time
+        self._next = self._clock()
+
+    @property
+    def batch(self) -> int:
+        """How many to send at once."""
+        return BATCH if self._rate is None else max(1, min(BATCH, int(self._rate * SLICE_S)))
+
+    @property
+    def wait_s(self) -> float:
+        """Until the next batch may go out."""
+        return max(self._next - self._clock(), 0)
+
+    def sent(self, letters: int) -> None:
+        if self._rate is not None:
+            self._next = max(self._next, self._clock()) + letters / self._rate
+
+
+class ReplayExecutor:
+    """One plan is carried out by one process at a time: by lock, as a queue is drained."""
+
+    def __init__(
+        self, pool: Pool, locks: Locks, publisher: Publisher, *, foreign_after_s: float,
+        stopping: asyncio.Event,
+    ) -> None:  # fmt: skip
+        self._pool = pool
+        self._locks = locks
+        self._sender = Sender(publisher)
+        self._foreign_after_s = foreign_after_s
+        self._stopping = stopping
+        self._woken = asyncio.Event()
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Until it is stopping; letters in hand are then sent and recorded. Raises DatabaseAwayError."""
+        await self._locks.listen(CHANNEL, self._woken.set)
+        try:
+            while not self._stopping.is_set():
+                self._woken.clear()
+                for plan in await replay_steps.open_plans(self._pool):
+                    if plan.id not in self._running and await self._locks.take_replay(plan.id):
+                        self._running[plan.id] = asyncio.ensure_future(self._carry_out(plan))
+                await replay_steps.decide(self._pool, foreign_after_s=self._foreign_after_s)
+                await event_or_timeout(self._woken, POLL_S)
+            await asyncio.gather(*self._running.values())
+        finally:
+            for task in self._running.values():
+                task.cancel()
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+            self._running.clear()
+
+    async def _carry_out(self, plan: Plan) -> None:
+        extra = {"action": "replay_failed", "replay": plan.id}
+        try:
+            await self._send_all(plan)
+        except DatabaseAwayError as error:
+            log.warning("replay interrupted: %s", error, extra=extra | {"action": "replay_interrupted"})
+        except Exception:
+            # Left alone until the next start: the drain beside it must not suffer.
+            log.exception("replay stopped by an error of ours", extra=extra)
+            return
+        finally:
+            await self._locks.release_replay(plan.id)
+        self._running.pop(plan.id, None)
+        self._woken.set()
+
+    async def _send_all(self, plan: Plan) -> None:
+        extra = {"action": "replay_started", "replay": plan.id}
+        log.info("replay started", extra=extra)
+        await replay_steps.recover(self._pool, plan)
+        counts: Counter[str] = Counter()
+        pace, backoff = Pace(plan.rate), Backoff(first_s=0.2)
+        wait_s = 0.0
+        while True:
+            await event_or_timeout(self._stopping, max(pace.wait_s, wait_s))
+            if self._stopping.is_set():
+                return
+            outgoing, unfit = await replay_steps.stage(self._pool, plan, limit=pace.batch)
+            counts["failed"] += unfit
+            if not outgoing and not unfit:
+                break
+            results = await self._sender.send(outgoing)
+            pace.sent(len(outgoing))
+            counts.update(result.what for result in results if result.what != "unsent")
+            await self._record(results)
+            if waits := [result for result in results if result.what == "unsent"]:
+                log.warning("replay waits: %s", waits[0].why, extra=extra | {"action": "replay_waits"})
+                wait_s = backoff.next_s()
+            else:
+                backoff.reset()
+                wait_s = 0.0
+        log.info("replay sent", extra=extra | {"action": "replay_sent"} | dict(counts))
+
+    async def _record(self, results: list[Sent]) -> None:
+        tokens = {what: [r.token for r in results if r.what == what] for what in ("published", "unsent")}
+        await replay_steps.published(self._pool, tokens["published"])
+        await replay_steps.unsent(self._pool, tokens["unsent"])
+        for result in results:
+            if result.what == "failed":
+                await replay_steps.failed(self._pool, result.token, result.why)
+            elif result.what == "unknown":
+                await replay_steps.unknown(self._pool, [result.token], result.why)

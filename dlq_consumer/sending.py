@@ -1,0 +1,86 @@
+"""Publishes the letters of a replay and says of each what is known. No database here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from storage.replay_steps import Outgoing
+from topology.broker_errors import ChannelClosed, NotPublishable, NotSent, OutcomeUnknown, Refused
+from topology.headers import Attempt
+from topology.messages import Message
+from topology.publisher import Publisher
+from topology.republish import for_replay
+from topology.wire import MalformedProperties, NotEncodable
+
+# Above this a message may be over the broker's size limit, which closes the channel under its neighbours.
+ALONE_BYTES = 1024 * 1024
+What = Literal["published", "unsent", "unknown", "failed"]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What is known of one letter. `unsent` is safe to try again; `unknown` may have arrived."""
+
+    token: str
+    what: What
+    why: str = ""
+
+
+class Sender:
+    """One batch in flight at a time, so that a closed channel can be told from its cause."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._turn = asyncio.Lock()
+
+    async def send(self, items: Sequence[Outgoing]) -> list[Sent]:
+        """Publish all, confirmed and mandatory, to the default exchange."""
+        large = [item for item in items if len(item.body) > ALONE_BYTES]
+        small = [item for item in items if len(item.body) <= ALONE_BYTES]
+        async with self._turn:
+            results = list(
+                await asyncio.gather(*(self._publish(item, alone=len(small) == 1) for item in small))
+            )
+            results += [await self._publish(item, alone=True) for item in large]
+            by_token = {item.token: item for item in items}
+            # A job's message may go out twice: so the culprit is found by sending each alone.
+            for index, result in enumerate(results):
+                item = by_token[result.token]
+                if result.what == "unsent" and result.why.startswith(_CLOSED) and item.generation is not None:
+                    results[index] = await self._publish(item, alone=True)
+        return results
+
+    async def _publish(self, item: Outgoing, *, alone: bool) -> Sent:
+        try:
+            properties = for_replay(item.properties, token=item.token, attempt=_attempt(item))
+            message = Message(properties, item.body)
+            await self._publisher.publish("", item.target, message, item.token)
+        except (MalformedProperties, NotEncodable, NotPublishable, Refused) as error:
+            return Sent(item.token, "failed", str(error))
+        except NotSent as error:
+            return Sent(item.token, "unsent", str(error))
+        except ChannelClosed as error:
+            if alone:
+                return Sent(item.token, "failed", str(error))
+            return self._doubt(item, f"{_CLOSED}: {error}")
+        except OutcomeUnknown as error:
+            return self._doubt(item, str(error))
+        return Sent(item.token, "published")
+
+    @staticmethod
+    def _doubt(item: Outgoing, why: str) -> Sent:
+        # The claim of the job tells a second arrival; with a stranger's message nobody can.
+        return Sent(item.token, "unknown" if item.generation is None else "unsent", why)
+
+
+_CLOSED = "the channel was closed"
+
+
+def _attempt(item: Outgoing) -> Attempt | None:
+    """What the message stands for: the job's new generation; without a job, one after the message's own."""
+    if item.generation is not None:
+        return Attempt(item.generation, 1)
+    return Attempt(item.was_generation + 1, 1) if item.was_generation is not None else None

@@ -1,0 +1,248 @@
+"""The process: everything on one loop, for as long as it is not told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dlq_consumer.alerting import AlertDispatcher, Webhook
+from dlq_consumer.batches import BatchLimits
+from dlq_consumer.broker_link import BrokerLink
+from dlq_consumer.drain import QueueDrain
+from dlq_consumer.intake import Intake
+from dlq_consumer.replaying import ReplayExecutor
+from dlq_consumer.settings import AlertSettings, ConsumerSettings
+from dlq_consumer.waiting import event_or_timeout
+from storage.errors import DatabaseAwayError, translate
+from storage.intake import AlertPolicy, bury_abandoned
+from storage.pool import Pool, open_pool, wait_for_database
+from storage.sessions import Locks, open_locks
+from storage.settings import StorageSettings
+from topology.connection import Backoff
+from topology.names import dead_letter_queues
+from topology.publisher import Publisher
+from topology.settings import TopologySettings
+from topology.spec import Topology
+
+log = logging.getLogger(__name__)
+NAME = "redrive-dlq"
+CLOSE_S = 5.0
+SWEEP_S = 5.0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """All that the process is told."""
+
+    storage: StorageSettings
+    broker: TopologySettings
+    topology: Topology
+    consumer: ConsumerSettings
+    alerts: AlertSettings
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Every queue to drain, each once."""
+        return tuple(dict.fromkeys((*dead_letter_queues(self.topology), *self.broker.watch)))
+
+    @property
+    def webhook(self) -> Webhook | None:
+        url, secret = self.alerts.webhook_url, self.alerts.webhook_secret
+        if url is None or secret is None:
+            return None
+        return Webhook(url.get_secret_value(), secret.get_secret_value(), self.alerts.timeout_s)
+
+
+class Service:
+    """Runs while the database is there; stops everything when it goes, and starts again when it is back."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._stopping = asyncio.Event()
+        self._interrupted = False
+        self._consumer = f"{socket.gethostname()}:{os.getpid()}"
+
+    def stop(self) -> None:
+        """Let the batch in hand be stored and acked, then end `run`."""
+        log.info("stopping", extra={"action": "stopping"})
+        self._stopping.set()
+
+    def _interrupt(self) -> None:
+        self._interrupted = True
+        self.stop()
+
+    async def run(self) -> bool:
+        """Until SIGTERM (then False) or SIGINT (then True)."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.stop)
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        settings = self._configuration
+        if settings.webhook is None:
+            log.warning(
+                "no REDRIVE_ALERT_WEBHOOK_URL: alerts are written down and go nowhere",
+                extra={"action": "no_alert_channel"},
+            )
+        link = BrokerLink(settings.broker.address, f"{NAME}-consume")
+        publisher = Publisher(settings.broker.address, f"{NAME}-publish")
+        await publisher.start()
+        backoff = Backoff(first_s=0.2)
+        try:
+            while not self._stopping.is_set():
+                try:
+                    await self._while_database_lasts(link, publisher)
+                except DatabaseAwayError as error:
+                    log.warning("stopped consuming: %s", error, extra={"action": "database_lost"})
+                    await event_or_timeout(self._stopping, backoff.next_s())
+                else:
+                    backoff.reset()
+        finally:
+            await publisher.close()
+            await link.close()
+        log.info("stopped", extra={"action": "stopped"})
+        return self._interrupted
+
+    async def _while_database_lasts(self, link: BrokerLink, publisher: Publisher) -> None:
+        storage = self._configuration.storage
+        say = _once(lambda text: log.warning(text, extra={"action": "database_wait"}))
+        if not await self._unless_stopped(wait_for_database(storage, say)):
+            return
+        log.info("the database is there", extra={"action": "database_ready"})
+        pool = await _pool(storage)
+        try:
+            async with open_locks(storage, f"{NAME}-locks") as locks:
+                await self._work(pool, locks, link, publisher)
+            if locks.lost.is_set():
+                raise DatabaseAwayError("the connection that holds the drain locks was lost")
+        finally:
+            await _close(pool)
+
+    async def _work(self, pool: Pool, locks: Locks, link: BrokerLink, publisher: Publisher) -> None:
+        settings = self._configuration
+        webhook = settings.webhook
+        dispatcher = AlertDispatcher(pool, webhook) if webhook is not None else None
+        policy = AlertPolicy(settings.alerts.silence_seconds, has_channel=dispatcher is not None)
+        wake = dispatcher.wake if dispatcher is not None else _nothing
+        intake = Intake(pool, settings.topology, policy, on_alert=wake)
+        limits = BatchLimits(settings.consumer.batch_letters, settings.consumer.batch_ms / 1000)
+        executor = ReplayExecutor(
+            pool,
+            locks,
+            publisher,
+            foreign_after_s=settings.consumer.foreign_outcome_s,
+            stopping=self._stopping,
+        )
+        drains = [
+            QueueDrain(
+                queue, link=link, locks=locks, intake=intake, limits=limits,
+                prefetch=settings.consumer.prefetch, consumer=self._consumer, stopping=self._stopping,
+            ).run()
+            for queue in settings.queues
+        ]  # fmt: skip
+        # These end by themselves when it stops: with the letters in hand stored, or sent and recorded.
+        ending = [*drains, _as_long_as_possible("replays", locks, executor.run)]
+        endless = [locks.watch(), _as_long_as_possible("sweep", locks, lambda: _sweep(pool))]
+        if dispatcher is not None:
+            endless.append(_as_long_as_possible("alerts", locks, dispatcher.run))
+        await self._supervise(
+            [asyncio.ensure_future(task) for task in ending],
+            [asyncio.ensure_future(task) for task in endless],
+            locks,
+        )
+
+    async def _supervise(
+        self, ending: list[asyncio.Future[None]], endless: list[asyncio.Future[None]], locks: Locks
+    ) -> None:
+        """Until stopped or the locks are lost. An unexpected error in any task ends the process, loudly."""
+        events = [asyncio.ensure_future(event.wait()) for event in (self._stopping, locks.lost)]
+        tasks = [*ending, *endless]
+        everything: list[asyncio.Future[Any]] = [*tasks, *events]
+        try:
+            watched = set(everything)
+            while not any(event.done() for event in events):
+                _, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                _raise_from(tasks)
+            await asyncio.wait(ending, timeout=CLOSE_S)
+            _raise_from(tasks)
+        finally:
+            for each in everything:
+                each.cancel()
+            await asyncio.gather(*everything, return_exceptions=True)
+
+    async def _unless_stopped(self, work: Awaitable[None]) -> bool:
+        task = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                return False
+            task.result()
+            return True
+        finally:
+            task.cancel()
+            stopping.cancel()
+            await asyncio.gather(task, stopping, return_exceptions=True)
+
+
+def _raise_from(tasks: list[asyncio.Future[None]]) -> None:
+    for task in tasks:
+        if task.done():
+            task.result()
+
+
+async def _as_long_as_possible(what: str, locks: Locks, run: Callable[[], Awaitable[None]]) -> None:
+    """Run again after a lost statement, until the locks go too."""
+    backoff = Backoff(first_s=0.5)
+    while not locks.lost.is_set():
+        try:
+            await run()
+        except DatabaseAwayError as error:
+            log.warning("%s: %s", what, error, extra={"action": "database_lost"})
+        else:
+            return  # it was told to stop
+        await event_or_timeout(locks.lost, backoff.next_s())
+
+
+async def _sweep(pool: Pool) -> None:
+    while True:
+        for job in await bury_abandoned(pool):
+            log.warning(
+                "a job's worker and message are both gone: DEAD",
+                extra={"action": "job_buried", "job_id": job},
+            )
+        await asyncio.sleep(SWEEP_S)
+
+
+async def _pool(settings: StorageSettings) -> Pool:
+    with translate("open a pool of connections"):
+        return await open_pool(settings, NAME)
+
+
+async def _close(pool: Pool) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await pool.close()
+    except TimeoutError:
+        pool.terminate()
+
+
+def _once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Says a text when it is another one than before."""
+    last = ""
+
+    def once(text: str) -> None:
+        nonlocal last
+        if text != last:
+            say(text)
+        last = text
+
+    return once
+
+
+def _nothing() -> None:
+    """No dispatcher to wake."""

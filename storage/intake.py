@@ -1,0 +1,287 @@
+"""One transaction that takes a batch of dead letters in: letters, groups, alerts, and the jobs they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+import asyncpg
+
+from storage import alerts, groups, sessions
+from storage.errors import StorageError, translate
+from storage.groups import Group
+from storage.pool import AnyConnection, Pool
+from storage.sessions import Session
+
+_JOBS = """
+SELECT j.id, j.state, j.generation, j.attempt, j.reason, a.exception_type, a.message, a.traceback
+FROM redrive.jobs j
+LEFT JOIN LATERAL (
+    SELECT exception_type, message, traceback FROM redrive.attempts
+    WHERE job_id = j.id AND generation = j.generation AND j.state = 'DEAD'
+    ORDER BY attempt DESC LIMIT 1) a ON true
+WHERE j.id = ANY($1::text[])
+"""
+_STORED_EARLIER = (
+    "SELECT DISTINCT identity FROM redrive.dead_letters WHERE identity = ANY($1::bytea[]) AND session_id < $2"
+)
+_NEXT_IDS = (
+    "SELECT nextval(pg_get_serial_sequence('redrive.dead_letters', 'id')) AS id FROM generate_series(1, $1)"
+)
+_COLUMNS = {
+    "dlq": "text", "queue": "text", "target": "text", "reason": "text", "detail": "text", "state": "text",
+    "properties": "bytea", "body": "bytea", "exchange": "text", "routing_key": "text",
+    "body_sha256": "bytea", "identity": "bytea", "has_identity": "boolean", "message_id": "text",
+    "job_id": "text", "generation": "integer", "attempt": "integer", "task": "text",
+    "exception_type": "text", "replay_token": "text", "dead_at": "timestamptz",
+}  # fmt: skip
+_ARRAYS = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(_COLUMNS.values(), start=5))
+_INSERT = f"""
+INSERT INTO redrive.dead_letters
+    (session_id, id, fingerprint, possible_duplicate, {", ".join(_COLUMNS)}, body_size)
+OVERRIDING SYSTEM VALUE
+SELECT $1, t.*, octet_length(t.body)
+FROM unnest($2::bigint[], $3::text[], $4::boolean[], {_ARRAYS})
+    AS t (id, fingerprint, possible_duplicate, {", ".join(_COLUMNS)})
+"""  # noqa: S608 - column names from above
+_LOCK_JOBS = "SELECT id FROM redrive.jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE"
+_LINK = """
+UPDATE redrive.jobs j SET letter_id = l.id
+FROM unnest($1::text[], $2::integer[], $3::bigint[]) AS l (job_id, generation, id)
+WHERE j.id = l.job_id AND j.state = 'DEAD' AND j.letter_id IS NULL AND j.generation = l.generation
+"""
+# A job that waits for this message, or for an earlier one, waits in vain. One that runs is left to its
+# worker while the lease lives: see `bury_abandoned`.
+_BURY = """
+UPDATE redrive.jobs j
+SET state = 'DEAD', reason = l.reason, error = l.error, letter_id = l.id, finished_at = now(),
+    claim = NULL, worker = NULL, lease_until = NULL, lease_cap = NULL
+FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::integer[], $5::text[], $6::text[])
+    AS l (job_id, generation, id, attempt, reason, error)
+WHERE j.id = l.job_id
+  AND (j.state IN ('PENDING', 'QUEUED', 'RETRYING') AND (j.generation, j.attempt) <= (l.generation, l.attempt)
+       OR j.state = 'RUNNING' AND j.lease_until < now() AND j.generation <= l.generation)
+"""
+_END_ATTEMPTS = """
+UPDATE redrive.attempts a SET outcome = 'lost', reason = j.reason, ended_at = now()
+FROM redrive.jobs j
+WHERE j.id = ANY($1::text[]) AND j.state = 'DEAD' AND a.job_id = j.id AND a.outcome = 'running'
+"""
+_ABANDONED = """
+UPDATE redrive.jobs j
+SET state = 'DEAD', reason = l.reason, error = coalesce(l.detail, l.reason), letter_id = l.id,
+    finished_at = now(), claim = NULL, worker = NULL, lease_until = NULL, lease_cap = NULL
+FROM redrive.dead_letters l
+WHERE j.state = 'RUNNING' AND j.lease_until < now() - make_interval(secs => $1)
+  AND l.job_id = j.id AND l.state = 'open' AND j.generation <= coalesce(l.generation, 1)
+RETURNING j.id
+"""
+# Its coming back proves that it was sent, whatever the executor could still write down.
+_DIED_AGAIN = """
+WITH back AS (
+    UPDATE redrive.replay_items i
+    SET state = 'published', published_at = coalesce(i.published_at, now()), next_letter_id = l.id,
+        outcome = CASE WHEN i.outcome IS NULL OR i.outcome = 'unknown' THEN 'died_again' ELSE i.outcome END,
+        decided_at = now()
+    FROM unnest($1::text[], $2::bigint[]) AS l (token, id)
+    WHERE i.token = l.token AND i.state IN ('staged', 'publishing', 'published', 'unknown')
+      AND i.next_letter_id IS NULL
+    RETURNING i.letter_id)
+UPDATE redrive.dead_letters l SET state = 'replayed'
+FROM back WHERE l.id = back.letter_id AND l.state = 'replaying'
+"""
+
+
+class RefusedError(StorageError):
+    """Postgres will not take this batch, now or later; with one letter in it, it is that letter."""
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What a letter's job row says. The exception is that of the last attempt, when the job is DEAD."""
+
+    id: str
+    state: str
+    generation: int
+    attempt: int
+    reason: str | None
+    exception_type: str | None
+    message: str | None
+    traceback: str | None
+
+
+@dataclass(frozen=True)
+class NewLetter:
+    """A dead letter to be stored. Texts must be storable (`safe_text`); bytes are kept as they are."""
+
+    dlq: str
+    queue: str
+    target: str | None
+    reason: str
+    detail: str | None
+    state: str  # open | quarantined
+    properties: bytes
+    body: bytes
+    exchange: str
+    routing_key: str
+    body_sha256: bytes
+    identity: bytes
+    has_identity: bool
+    message_id: str | None
+    job_id: str | None
+    generation: int | None
+    attempt: int | None
+    task: str | None
+    exception_type: str | None
+    replay_token: str | None
+    dead_at: datetime | None
+    group: Group
+
+
+assert list(_COLUMNS) == [field.name for field in fields(NewLetter)][:-1]
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What became of a batch. `again` were on record already, from a session before this one."""
+
+    stored: int
+    again: int
+    new_groups: tuple[str, ...]
+    alerts: int
+
+
+@dataclass(frozen=True)
+class AlertPolicy:
+    """`silence_s`: after so many seconds without a letter, the next one of a group alerts again."""
+
+    silence_s: float
+    has_channel: bool
+
+
+class Batch:
+    """An open transaction of one drain session."""
+
+    def __init__(self, connection: AnyConnection, session: Session) -> None:
+        self._connection = connection
+        self._session = session
+
+    async def jobs(self, ids: Collection[str]) -> dict[str, JobFacts]:
+        """The job rows among `ids`."""
+        if not ids:
+            return {}
+        rows = await self._connection.fetch(_JOBS, list(ids))
+        return {row["id"]: JobFacts(**dict(row)) for row in rows}
+
+    async def store(self, letters: Sequence[NewLetter], policy: AlertPolicy) -> Intake:
+        """Store what is not on record yet, with all that follows from it."""
+        identities = [letter.identity for letter in letters]
+        rows = await self._connection.fetch(_STORED_EARLIER, identities, self._session.id)
+        earlier = {bytes(row["identity"]) for row in rows}
+        kept = [letter for letter in letters if not (letter.has_identity and letter.identity in earlier)]
+        if not kept:
+            return Intake(0, len(letters), (), 0)
+        ids = [int(row["id"]) for row in await self._connection.fetch(_NEXT_IDS, len(kept))]
+        sightings = await self._count(kept, policy)
+        await self._insert(kept, ids, earlier)
+        raised = await self._alert(kept, ids, sightings, policy)
+        await self._settle_jobs(kept, ids)
+        await self._settle_replays(kept, ids)
+        new = tuple(sighting.fingerprint for sighting in sightings if sighting.is_new)
+        return Intake(len(kept), len(letters) - len(kept), new, raised)
+
+    async def _count(self, letters: Sequence[NewLetter], policy: AlertPolicy) -> list[groups.Sighting]:
+        numbers = Counter(letter.group for letter in letters)
+        return await groups.count(self._connection, list(numbers.items()), silence_s=policy.silence_s)
+
+    async def _insert(self, letters: Sequence[NewLetter], ids: list[int], earlier: set[bytes]) -> None:
+        columns = [[getattr(letter, name) for letter in letters] for name in _COLUMNS]
+        prints = [letter.group.fingerprint for letter in letters]
+        doubtful = [letter.identity in earlier for letter in letters]
+        await self._connection.execute(_INSERT, self._session.id, ids, prints, doubtful, *columns)
+
+    async def _alert(
+        self,
+        letters: Sequence[NewLetter],
+        ids: list[int],
+        sightings: Sequence[groups.Sighting],
+        policy: AlertPolicy,
+    ) -> int:
+        first: dict[str, int] = {}
+        for letter, id_ in zip(letters, ids, strict=True):
+            first.setdefault(letter.group.fingerprint, id_)
+        found: list[tuple[str, alerts.AlertKind, int]] = [
+            (seen.fingerprint, "first_seen" if seen.is_new else "seen_again", first[seen.fingerprint])
+            for seen in sightings
+            if seen.is_new or seen.after_silence
+        ]
+        await alerts.raise_alerts(self._connection, found, has_channel=policy.has_channel)
+        return len(found)
+
+    async def _settle_jobs(self, letters: Sequence[NewLetter], ids: list[int]) -> None:
+        ended: dict[str, tuple[NewLetter, int]] = {}
+        for letter, id_ in zip(letters, ids, strict=True):
+            if letter.job_id is not None:
+                ended.setdefault(letter.job_id, (letter, id_))
+        if not ended:
+            return
+        jobs = sorted(ended)
+        await self._connection.execute(_LOCK_JOBS, jobs)
+        # A message without our header stands for the first attempt, as it does for a worker.
+        generations = [ended[job][0].generation or 1 for job in jobs]
+        letter_ids = [ended[job][1] for job in jobs]
+        attempts = [ended[job][0].attempt or 1 for job in jobs]
+        reasons = [ended[job][0].reason for job in jobs]
+        errors = [ended[job][0].detail or ended[job][0].reason for job in jobs]
+        await self._connection.execute(_LINK, jobs, generations, letter_ids)
+        await self._connection.execute(_BURY, jobs, generations, letter_ids, attempts, reasons, errors)
+        await self._connection.execute(_END_ATTEMPTS, jobs)
+
+    async def _settle_replays(self, letters: Sequence[NewLetter], ids: list[int]) -> None:
+        back = [
+            (letter.replay_token, id_)
+            for letter, id_ in zip(letters, ids, strict=True)
+            if letter.replay_token
+        ]
+        if back:
+            await self._connection.execute(_DIED_AGAIN, *zip(*back, strict=True))
+
+
+@asynccontextmanager
+async def open_batch(pool: Pool, session: Session, *, timeout_s: float = 30.0) -> AsyncIterator[Batch]:
+    """A transaction that commits at the end of the block; no consumer can take the queue over meanwhile.
+
+    Raises:
+        SessionLostError: the queue was taken over before.
+        DatabaseAwayError: Postgres cannot be reached. Whether a commit came through is then not known.
+        RefusedError: Postgres refuses what was to be stored.
+    """
+    try:
+        with translate("store dead letters"):
+            async with (
+                asyncio.timeout(timeout_s),
+                pool.acquire(timeout=timeout_s) as connection,
+                connection.transaction(),
+            ):
+                await sessions.hold(connection, session)
+                yield Batch(connection, session)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise RefusedError(f"{type(error).__name__}: {error}") from error
+
+
+async def bury_abandoned(pool: Pool, *, grace_s: float = 60.0) -> list[str]:
+    """Jobs whose worker was lost while their message was dead-lettered by the broker: DEAD now. Their ids.
+
+    Args:
+        grace_s: time after the end of the lease for a message that is not dead to be delivered again.
+    """
+    with translate("look for abandoned jobs"):
+        async with pool.acquire() as connection, connection.transaction():
+            jobs = [str(row["id"]) for row in await connection.fetch(_ABANDONED, grace_s)]
+            if jobs:
+                await connection.execute(_END_ATTEMPTS, jobs)
+            return jobs

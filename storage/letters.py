@@ -1,0 +1,222 @@
+"""Reading dead letters: lists, and the dossier of one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from storage.errors import StorageError, translate
+from storage.pool import Pool
+
+LetterState = str
+STATES = ("open", "replaying", "replayed", "discarded", "quarantined")
+MAX_PAGE = 1_000
+
+_LETTER = """
+SELECT l.id, l.dlq, l.queue, l.target, l.reason, l.detail, l.state, l.properties, l.exchange, l.routing_key,
+       l.body_sha256, l.body_size, l.possible_duplicate, l.message_id, l.job_id, l.generation, l.attempt,
+       l.task, l.exception_type, l.fingerprint, l.replay_token, l.dead_at, l.stored_at
+FROM redrive.dead_letters l
+"""
+_PAGE = (
+    _LETTER
+    + """
+WHERE ($1::text IS NULL OR l.queue = $1 OR l.dlq = $1)
+  AND ($2::text IS NULL OR l.reason = $2)
+  AND ($3::text IS NULL OR l.task = $3)
+  AND ($4::text IS NULL OR l.state = $4)
+  AND ($5::bigint IS NULL OR l.id < $5)
+ORDER BY l.id DESC
+LIMIT $6
+"""
+)
+_ONE = _LETTER + "WHERE l.id = $1"
+_BODY = "SELECT body FROM redrive.dead_letters WHERE id = $1"
+_GROUP = "SELECT * FROM redrive.groups WHERE fingerprint = $1"
+_JOB_STATE = "SELECT state, generation, attempt, reason FROM redrive.jobs WHERE id = $1"
+_ATTEMPTS = """
+SELECT job_id, generation, attempt, outcome, reason, exception_type, message, traceback, delay_ms, worker,
+       started_at, ended_at
+FROM redrive.attempts WHERE job_id = ANY($1::text[]) ORDER BY job_id, generation, attempt
+"""
+_REPLAYS = """
+SELECT i.letter_id, i.token, i.replay_id::text AS replay_id, i.target, i.state, i.outcome, i.detail,
+       i.next_letter_id, r.requested_by, r.created_at, i.published_at, i.decided_at
+FROM redrive.replay_items i JOIN redrive.replays r ON r.id = i.replay_id
+WHERE i.letter_id = ANY($1::bigint[]) ORDER BY r.created_at, i.position
+"""
+_REPLAY_OF = (
+    "SELECT letter_id FROM redrive.replay_items WHERE next_letter_id = $1 ORDER BY decided_at LIMIT 1"
+)
+
+
+class UnknownLetterError(StorageError):
+    """No dead letter has this id."""
+
+
+@dataclass(frozen=True)
+class LetterFilter:
+    """Which letters; None leaves a field open. `queue` is a work queue or a dead-letter queue."""
+
+    queue: str | None = None
+    reason: str | None = None
+    task: str | None = None
+    state: str | None = None
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A stored letter without its body. `properties` are the bytes that the queue delivered."""
+
+    id: int
+    dlq: str
+    queue: str
+    target: str | None
+    reason: str
+    detail: str | None
+    state: LetterState
+    properties: bytes
+    exchange: str
+    routing_key: str
+    body_sha256: bytes
+    body_size: int
+    possible_duplicate: bool
+    message_id: str | None
+    job_id: str | None
+    generation: int | None
+    attempt: int | None
+    task: str | None
+    exception_type: str | None
+    fingerprint: str
+    replay_token: str | None
+    dead_at: datetime | None
+    stored_at: datetime
+    attempts: tuple[dict[str, Any], ...] = ()
+    replays: tuple[dict[str, Any], ...] = ()
+
+    def as_json(self, *, headers: object, deaths: object) -> dict[str, Any]:
+        """The letter as every surface shows it. `headers` and `deaths` come from `topology.letter_view`."""
+        return {
+            "id": self.id,
+            "queue": self.queue,
+            "dead_letter_queue": self.dlq,
+            "reason": self.reason,
+            "detail": self.detail,
+            "state": self.state,
+            "message_id": self.message_id,
+            "job_id": self.job_id,
+            "task": self.task,
+            "exception_type": self.exception_type,
+            "group": self.fingerprint,
+            "body_sha256": self.body_sha256.hex(),
+            "body_size": self.body_size,
+            "possible_duplicate": self.possible_duplicate,
+            "dead_at": _time(self.dead_at),
+            "stored_at": _time(self.stored_at),
+            "deaths": deaths,
+            "headers": headers,
+            # Tracebacks are for the dossier; a list would drown in them.
+            "attempts": [{k: v for k, v in attempt.items() if k != "traceback"} for attempt in self.attempts],
+            "replays": list(self.replays),
+        }
+
+
+@dataclass(frozen=True)
+class Dossier:
+    """Everything known about one letter."""
+
+    letter: Letter
+    body: bytes
+    group: dict[str, Any]
+    job: dict[str, Any] | None
+    replay_of: int | None
+
+    def as_json(self, *, headers: object, deaths: object, properties: object, body: object) -> dict[str, Any]:
+        """As `Letter.as_json`, with tracebacks and all that the list leaves out."""
+        shown = self.letter.as_json(headers=headers, deaths=deaths)
+        return shown | {
+            "attempts": list(self.letter.attempts),
+            "target": self.letter.target,
+            "exchange": self.letter.exchange,
+            "routing_key": self.letter.routing_key,
+            "properties": properties,
+            "body": body,
+            "group_details": self.group,
+            "job": self.job,
+            "replay_of": self.replay_of,
+        }
+
+
+async def page(
+    pool: Pool, wanted: LetterFilter, *, limit: int = 50, before_id: int | None = None
+) -> list[Letter]:
+    """Letters that match, the newest first; `before_id` of the last one seen gives the next page.
+
+    Raises:
+        DatabaseAwayError: Postgres cannot be reached.
+    """
+    with translate("list dead letters"):
+        rows = await pool.fetch(
+            _PAGE, wanted.queue, wanted.reason, wanted.task, wanted.state, before_id, min(limit, MAX_PAGE)
+        )
+        return await _with_histories(pool, rows)
+
+
+async def get(pool: Pool, letter_id: int) -> Letter:
+    """One letter.
+
+    Raises:
+        UnknownLetterError: there is none.
+        DatabaseAwayError: Postgres cannot be reached.
+    """
+    with translate(f"read letter {letter_id}"):
+        row = await pool.fetchrow(_ONE, letter_id) if 0 < letter_id < 2**63 else None
+        if row is None:
+            raise UnknownLetterError(f"no dead letter {letter_id}. See: dlq list")
+        return (await _with_histories(pool, [row]))[0]
+
+
+async def dossier(pool: Pool, letter_id: int) -> Dossier:
+    """One letter with body, group, job and the letter whose replay it is. Raises as `get`."""
+    letter = await get(pool, letter_id)
+    with translate(f"read letter {letter_id}"):
+        body = await pool.fetchval(_BODY, letter_id)
+        group = await pool.fetchrow(_GROUP, letter.fingerprint)
+        job = await pool.fetchrow(_JOB_STATE, letter.job_id) if letter.job_id is not None else None
+        replay_of = await pool.fetchval(_REPLAY_OF, letter_id)
+    if body is None or group is None:
+        raise UnknownLetterError(f"dead letter {letter_id} was deleted just now")
+    return Dossier(letter, body, _plain(group), _plain(job) if job is not None else None, replay_of)
+
+
+async def _with_histories(pool: Pool, rows: Sequence[asyncpg.Record]) -> list[Letter]:
+    attempts: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    replays: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    jobs = sorted({row["job_id"] for row in rows if row["job_id"] is not None})
+    for found in await pool.fetch(_ATTEMPTS, jobs) if jobs else ():
+        attempts[found["job_id"]].append(_plain(found, without="job_id"))
+    for found in await pool.fetch(_REPLAYS, [row["id"] for row in rows]) if rows else ():
+        replays[found["letter_id"]].append(_plain(found, without="letter_id"))
+    return [
+        Letter(
+            **dict(row), attempts=tuple(attempts.get(row["job_id"], ())), replays=tuple(replays[row["id"]])
+        )
+        for row in rows
+    ]
+
+
+def _plain(row: asyncpg.Record, without: str = "") -> dict[str, Any]:
+    return {
+        name: _time(value) if isinstance(value, datetime) else value
+        for name, value in row.items()
+        if name != without
+    }
+
+
+def _time(value: datetime | None) -> str | None:
+    return value.isoformat() if value is not None else None

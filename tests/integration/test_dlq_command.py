@@ -1,0 +1,149 @@
+"""The `dlq` command: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from tests.support.databases import Database
+from tests.support.graveyard import Graveyard, order, plain
+from tests.support.processes import Processes
+from tests.support.vhosts import Vhost
+
+# What every surface shows of a letter.
+NAMES = {
+    "id", "queue", "reason", "state", "message_id", "job_id", "task", "group", "body_sha256", "body_size",
+    "dead_at", "stored_at", "deaths", "headers", "attempts", "replays",
+}  # fmt: skip
+
+
+@pytest.fixture
+def graveyard(vhost: Vhost, database: Database, processes: Processes) -> Graveyard:
+    return Graveyard(vhost, database, processes)
+
+
+def test_list_filters_and_shows_the_agreed_names(graveyard: Graveyard) -> None:
+    graveyard.start()
+    graveyard.failed_job("job-1", "Traceback: no")
+    graveyard.bury("orders", order("job-1"))
+    graveyard.bury("mails", plain(b"x"))
+    graveyard.until_stored(2)
+
+    assert [letter.keys() >= NAMES for letter in graveyard.listed()] == [True, True]
+    for wanted, jobs in [
+        (("--queue", "orders"), ["job-1"]),
+        (("--queue", "orders.dlq"), ["job-1"]),
+        (("--queue", "mails"), [None]),
+        (("--reason", "exception"), ["job-1"]),
+        (("--task", "orders.place"), ["job-1"]),
+        (("--state", "replayed"), []),
+        (("--limit", "1"), [None]),
+    ]:
+        assert [letter["job_id"] for letter in graveyard.listed(*wanted)] == jobs
+    table = graveyard.dlq("list").stdout.splitlines()
+    assert table[0].split() == ["ID", "QUEUE", "REASON", "STATE", "TASK", "JOB", "EXCEPTION", "DEAD", "AT"]
+    assert len(table) == 3
+
+
+def test_nothing_in_a_letter_reaches_the_terminal_as_a_command(graveyard: Graveyard) -> None:
+    graveyard.start()
+    escape = "\x1b]0;owned\x07\n"
+    message = plain(
+        escape.encode(),
+        message_id=escape,
+        content_type="text/plain",
+        headers={escape: escape, "task": escape},
+    )
+    graveyard.bury("orders", message)
+    (letter,) = graveyard.until_stored(1)
+
+    for done in (graveyard.dlq("list"), graveyard.dlq("show", str(letter["id"]))):
+        assert done.returncode == 0
+        assert "\x1b" not in done.stdout
+        assert "\x07" not in done.stdout
+        assert "owned" in done.stdout
+
+
+def test_show_prints_the_dossier(graveyard: Graveyard) -> None:
+    graveyard.start()
+    graveyard.failed_job("job-1", 'File "/a/b/c.py", line 1, in f\nValueError: no')
+    graveyard.bury("orders", order("job-1"))
+    (letter,) = graveyard.until_stored(1)
+
+    printed = graveyard.dlq("show", str(letter["id"])).stdout
+    shown = graveyard.shown(letter["id"])
+    for words in ("rejected by its consumer in orders", "ValueError: no", '"order": "1"', "redrive-attempt"):
+        assert words in printed
+    assert shown["body"]["json"][1] == {"order": "1"}
+    assert shown["attempts"][0]["traceback"].endswith("ValueError: no")
+    assert shown["job"]["state"] == "DEAD"
+    assert shown["properties"]["message_id"] == "job-1"
+
+
+def test_a_letter_that_is_not_there_ends_with_1(graveyard: Graveyard) -> None:
+    done = graveyard.dlq("show", "99")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no dead letter 99" in done.stderr
+
+
+def test_wrong_usage_ends_with_2(graveyard: Graveyard) -> None:
+    for arguments in (
+        ("show", "x"),
+        ("replay",),
+        ("list", "--state", "gone"),
+        ("replay", "1", "--rate", "0"),
+    ):
+        assert graveyard.dlq(*arguments).returncode == 2
+    del graveyard.settings["REDRIVE_DATABASE_URL"]
+    done = graveyard.dlq("list")
+    assert done.returncode == 2
+    assert "REDRIVE_DATABASE_URL" in done.stderr
+
+
+def test_a_database_that_is_away_ends_with_1_and_a_sentence(graveyard: Graveyard) -> None:
+    graveyard.settings["REDRIVE_DATABASE_URL"] = "postgresql://u:secret@127.0.0.1:1/d"
+    done = graveyard.dlq("list")
+    assert done.returncode == 1
+    assert "Postgres is away" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_check_says_of_each_thing_whether_it_is_there(graveyard: Graveyard) -> None:
+    before = graveyard.dlq("check")
+    idle = graveyard.dlq("check", "--running")
+    process = graveyard.start()
+    process.wait_for_log("draining redrive.unrouted.dlq")
+    process.wait_for_log("draining mails.dlq")
+    running = graveyard.dlq("check", "--running")
+    with graveyard.channel() as channel:
+        channel.queue_delete("mails.dlq")
+    after = graveyard.dlq("check")
+
+    assert (before.returncode, idle.returncode, running.returncode, after.returncode) == (0, 1, 0, 1)
+    assert "queue orders.dlq: OK (0 letters wait, 1 consumers)" in running.stdout
+    assert "queue orders.dlq: no consumer, 0 letters wait. Run: dlq consume" in idle.stdout
+    assert "queue mails.dlq" in after.stdout
+    assert "Run: topology apply" in after.stdout
+
+
+def test_a_queue_of_live_jobs_is_never_drained(graveyard: Graveyard) -> None:
+    for name in ("orders", "orders.retry.250ms"):
+        process = graveyard.start(ready=False, REDRIVE_WATCH=name)
+        assert process.wait() == 2
+        assert f"REDRIVE_WATCH: {name}" in process.log
+
+
+def test_an_interrupt_ends_it_with_130(graveyard: Graveyard) -> None:
+    process = graveyard.start()
+    process.send(signal.SIGINT)
+    assert process.wait() == 130
+
+
+def test_json_lists_are_one_object_a_line(graveyard: Graveyard) -> None:
+    graveyard.start()
+    graveyard.publish("orders.dlq", plain(b"a\nb", message_id="1"), plain(b"c", message_id="2"))
+    graveyard.until_stored(2)
+    lines = graveyard.dlq("list", "--json").stdout.splitlines()
+    assert [json.loads(line)["message_id"] for line in lines] == ["2", "1"]

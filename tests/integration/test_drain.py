@@ -1,0 +1,248 @@
+"""Letters of every kind reach Postgres exactly, with their reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.databases import Database
+from tests.support.graveyard import Graveyard, order, plain
+from tests.support.processes import Processes
+from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually
+from topology.headers import Attempt
+from topology.messages import Message
+from topology.wire import HeaderEntry, Properties, properties, split
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/srv/venv/lib/python3.11/site-packages/celery/app/trace.py", line 453, in trace_task
+    R = retval = fun(*args, **kwargs)
+  File "/srv/app/shop/orders.py", line 12, in place
+    check(order)
+  File "/srv/venv/lib/python3.11/site-packages/json/__init__.py", line 9, in loads
+    raise ValueError("no")
+ValueError: no
+"""
+
+
+@pytest.fixture
+def graveyard(vhost: Vhost, database: Database, processes: Processes) -> Graveyard:
+    return Graveyard(vhost, database, processes)
+
+
+def odd_headers() -> Properties:
+    """One header of every type, and values that client libraries stumble over."""
+    entries = {
+        b"bool": b"t\x01", b"i8": b"b\xff", b"i16": b"s\x80\x00", b"i32": struct.pack(">ci", b"I", -5),
+        b"i64": struct.pack(">cq", b"l", 2**40), b"u8": b"B\xff", b"u16": b"u\xff\xff",
+        b"u32": b"i\xff\xff\xff\xff",
+        b"float": struct.pack(">cf", b"f", 0.1), b"double": struct.pack(">cd", b"d", 0.1),
+        b"decimal": b"D\x02\x00\x00\x30\x39", b"when": struct.pack(">cQ", b"T", 1_700_000_000),
+        b"milliseconds": struct.pack(">cQ", b"T", 1_700_000_000_000), b"far": struct.pack(">cQ", b"T", 2**62),
+        b"void": b"V", b"bytes": b"x\x00\x00\x00\x02\x00\xff", b"latin": b"S\x00\x00\x00\x02\xff\xfe",
+        b"nul": b"S\x00\x00\x00\x03x\x00y", b"nul\x00key": b"V", b"\xff\xfe": b"t\x00",
+        b"list": b"A\x00\x00\x00\x03t\x01V", b"table": b"F\x00\x00\x00\x04\x01at\x01" + b"",
+    }  # fmt: skip
+    made = Properties(headers=tuple(HeaderEntry(key, value) for key, value in sorted(entries.items())))
+    return split(made.encode())
+
+
+BODIES = [
+    b"",
+    b"\x00",
+    b"\xff\xfe\x00garbage",
+    b'[["a\\u0000b"],{},{}]',
+    b'"\\ud800"',
+    b'{"a":NaN,"a":1e400}',
+]
+
+
+def test_odd_letters_are_stored_byte_for_byte_and_shown_as_json(graveyard: Graveyard) -> None:
+    sent = [Message(odd_headers().encode(), body) for body in BODIES]
+    for message in sent:
+        graveyard.publish("orders", message)
+    graveyard.reject("orders", len(sent))
+    # The same kept in the queue of another work queue: what the broker delivers, without a consumer of ours.
+    graveyard.bury("mails", sent[0])
+    delivered = graveyard.take("mails.dlq")[0]
+
+    process = graveyard.start()
+    stored = graveyard.until_stored(len(sent))
+
+    assert [bytes(row["body"]) for row in stored] == BODIES
+    assert [bytes(row["body_sha256"]) for row in stored] == [hashlib.sha256(body).digest() for body in BODIES]
+    ours = {entry.key: entry.value for entry in odd_headers().headers or ()}
+    for row in stored:
+        kept = {entry.key: entry.value for entry in split(bytes(row["properties"])).headers or ()}
+        broker_says = {entry.key: entry.value for entry in delivered.headers or ()}
+        assert {key: kept[key] for key in ours} == {key: broker_says[key] for key in ours}
+    assert {row["reason"] for row in stored} == {"undecodable"}
+    for letter in graveyard.listed():
+        shown = graveyard.shown(letter["id"])
+        assert shown["headers"] or shown["deaths"]
+        assert shown["deaths"][0]["queue"] == "orders"
+        assert graveyard.dlq("show", str(letter["id"])).returncode == 0
+    assert process.exit_code is None
+
+
+def rejected_of_dead_job(graveyard: Graveyard) -> None:
+    graveyard.failed_job("job-1", TRACEBACK)
+    graveyard.bury("orders", order("job-1"))
+
+
+def returned_too_often(graveyard: Graveyard) -> None:
+    graveyard.job("job-2", "QUEUED")
+    graveyard.publish("orders", order("job-2"))
+
+    def gone() -> bool:
+        with graveyard.channel() as channel:
+            method, _, _ = channel.basic_get("orders")
+            if method is not None:
+                channel.basic_reject(method.delivery_tag, requeue=True)
+            return method is None and graveyard.depth("orders") == 0
+
+    eventually(gone, 20, "the delivery limit is reached")
+
+
+def expired_in_the_queue(graveyard: Graveyard) -> None:
+    graveyard.job("job-3", "QUEUED")
+    message = order("job-3")
+    short_lived = dataclasses.replace(split(message.properties), expiration=b"1")
+    graveyard.publish("orders", Message(short_lived.encode(), message.body))
+
+
+def no_celery_message(graveyard: Graveyard) -> None:
+    graveyard.bury("orders", plain(b"\x00\x01", content_type="text/plain"))
+
+
+def wrong_shape(graveyard: Graveyard) -> None:
+    graveyard.bury(
+        "orders", plain(b"[1]", content_type="application/json", headers={"task": "orders.place", "id": "x"})
+    )
+
+
+def unknown_task(graveyard: Graveyard) -> None:
+    headers = {"task": "orders.gone", "id": "job-6"}
+    graveyard.job("job-6", "QUEUED")
+    graveyard.bury("orders", plain(b"[[],{},{}]", content_type="application/json", headers=headers))
+
+
+def rejected_for_no_known_reason(graveyard: Graveyard) -> None:
+    graveyard.job("job-7", "QUEUED")
+    graveyard.bury("orders", order("job-7"))
+
+
+def put_there(graveyard: Graveyard) -> None:
+    graveyard.publish("orders.dlq", order("job-8"))
+
+
+def no_queue(graveyard: Graveyard) -> None:
+    graveyard.publish("0.0.nowhere", order("job-9"), exchange="orders.due")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason", "queue", "job"),
+    [
+        (rejected_of_dead_job, "exception", "orders", ("DEAD", "exception")),
+        (returned_too_often, "delivery_limit", "orders", ("DEAD", "delivery_limit")),
+        (expired_in_the_queue, "expired", "orders", ("DEAD", "expired")),
+        (no_celery_message, "undecodable", "orders", None),
+        (wrong_shape, "malformed", "orders", None),
+        (unknown_task, "unknown_task", "orders", ("DEAD", "unknown_task")),
+        (rejected_for_no_known_reason, "rejected", "orders", ("DEAD", "rejected")),
+        (put_there, "foreign", "orders", None),
+        (no_queue, "unroutable", "redrive.unrouted.dlq", None),
+    ],
+)
+def test_each_way_to_die_has_its_reason_and_ends_its_job(
+    graveyard: Graveyard,
+    make: Callable[[Graveyard], None],
+    reason: str,
+    queue: str,
+    job: tuple[str, str] | None,
+) -> None:
+    graveyard.start()
+    make(graveyard)
+    (row,) = graveyard.until_stored(1)
+
+    assert (row["reason"], row["queue"], row["state"]) == (reason, queue, "open")
+    if job is not None:
+        found = graveyard.job_row(row["job_id"])
+        assert (found["state"], found["reason"], found["letter_id"]) == (*job, row["id"])
+
+
+def test_letters_that_died_alike_are_one_group_with_the_frame_of_our_own_code(graveyard: Graveyard) -> None:
+    graveyard.start()
+    for number in range(3):
+        graveyard.failed_job(f"job-{number}", TRACEBACK)
+        graveyard.bury("orders", order(f"job-{number}"))
+    graveyard.until_stored(3)
+
+    (group,) = graveyard.database.fetch("select * from redrive.groups")
+    assert (group["letters"], group["exception_type"]) == (3, "ValueError")
+    assert group["top_frame"] == "app/shop/orders.py:place"
+    (first, *_) = graveyard.listed("--queue", "orders", "--reason", "exception", "--task", "orders.place")
+    assert first["group"] == group["fingerprint"]
+    assert first["attempts"][0]["exception_type"] == "ValueError"
+
+
+def test_a_letter_of_an_earlier_generation_says_nothing_about_the_job_of_now(graveyard: Graveyard) -> None:
+    graveyard.start()
+    graveyard.job("job-1", "QUEUED", generation=2)
+    graveyard.bury("orders", order("job-1", Attempt(1, 1)))
+    (row,) = graveyard.until_stored(1)
+
+    assert row["reason"] == "rejected"
+    assert graveyard.job_row("job-1")["state"] == "QUEUED"
+
+
+def test_a_watched_queue_of_a_stranger_is_drained_too(graveyard: Graveyard) -> None:
+    with graveyard.channel() as channel:
+        channel.queue_declare("theirs.dead", durable=True)
+        channel.queue_declare(
+            "theirs",
+            durable=True,
+            arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "theirs.dead"},
+        )
+    graveyard.start(REDRIVE_WATCH="theirs.dead")
+    graveyard.bury("theirs", plain(b"\xff not ours"))
+    (row,) = graveyard.until_stored(1)
+
+    assert (row["dlq"], row["queue"], row["reason"], row["job_id"]) == (
+        "theirs.dead",
+        "theirs",
+        "rejected",
+        None,
+    )
+
+
+def test_a_letter_that_postgres_refuses_is_quarantined_and_the_others_are_stored(
+    graveyard: Graveyard,
+) -> None:
+    graveyard.database.execute(
+        "alter table redrive.dead_letters add check (state = 'quarantined' or routing_key <> 'orders'"
+        " or message_id <> 'poison')"
+    )
+    process = graveyard.start()
+    for name in ("a", "b", "poison", "c"):
+        graveyard.publish("orders", plain(name.encode(), message_id=name))
+    graveyard.reject("orders", 4)
+    stored = graveyard.until_stored(4)
+
+    assert {bytes(row["body"]): row["state"] for row in stored} == {
+        b"a": "open", b"b": "open", b"c": "open", b"poison": "quarantined",
+    }  # fmt: skip
+    eventually(lambda: graveyard.depth("orders.dlq") == 0, 10, "the queue is empty")
+    assert process.exit_code is None
+
+
+def test_properties_without_any_header_are_kept(graveyard: Graveyard) -> None:
+    graveyard.publish("orders.dlq", Message(properties().encode(), b"bare"))
+    graveyard.start()
+    (row,) = graveyard.until_stored(1)
+    assert bytes(row["body"]) == b"bare"
+    assert row["reason"] == "foreign"

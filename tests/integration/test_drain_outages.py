@@ -1,0 +1,229 @@
+"""Whatever is lost between insert and ack: every letter is stored, none twice if it has an identity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.databases import Database
+from tests.support.graveyard import Graveyard, plain
+from tests.support.processes import Process, Processes
+from tests.support.proxy import TcpProxy
+from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually
+from topology.messages import Message
+
+LOCK = 42
+# Each batch waits here, its rows written and not committed, for as long as the test holds the lock.
+HOLD_BATCHES = (
+    f"""create function hold_batch() returns trigger language plpgsql as
+    $$ begin perform pg_advisory_xact_lock_shared({LOCK}); return null; end $$""",
+    """create trigger hold_batch after insert on redrive.dead_letters
+    for each statement execute function hold_batch()""",
+)
+Proxy = Callable[..., TcpProxy]
+
+
+@pytest.fixture
+def graveyard(vhost: Vhost, database: Database, processes: Processes) -> Graveyard:
+    return Graveyard(vhost, database, processes)
+
+
+def named(count: int) -> list[Message]:
+    return [plain(f"m{number}".encode(), message_id=f"m{number}") for number in range(count)]
+
+
+def nameless(count: int) -> list[Message]:
+    return [plain(f"m{number}".encode()) for number in range(count)]
+
+
+def bodies(graveyard: Graveyard) -> list[bytes]:
+    return sorted(bytes(row["body"]) for row in graveyard.letters())
+
+
+def until_drained(graveyard: Graveyard, count: int, deadline_s: float = 30) -> None:
+    """At least `count` rows, and nothing left in the queue, delivered or not."""
+    eventually(lambda: len(graveyard.letters()) >= count, deadline_s, f"{count} letters are stored")
+    # What this one has stored and not acked, its successor gets again.
+    graveyard.processes.started[-1].terminate()
+    successor = graveyard.start()
+    eventually(lambda: graveyard.depth("orders.dlq") == 0, 20, "the queue is empty")
+    successor.terminate()
+    assert graveyard.depth("orders.dlq") == 0
+
+
+@contextmanager
+def a_batch_in_hand(graveyard: Graveyard, amqp_url: str | None = None) -> Iterator[Process]:
+    """A consumer whose batch is written and not committed; it commits when the block ends."""
+    for statement in HOLD_BATCHES:
+        graveyard.database.execute(statement)
+    with graveyard.holding(LOCK):
+        process = graveyard.start(REDRIVE_AMQP_URL=amqp_url or graveyard.vhost.amqp_url)
+        eventually(lambda: graveyard.waits_for(LOCK), 20, "a batch waits before its commit")
+        yield process
+
+
+@pytest.mark.parametrize(("make", "twice"), [(named, False), (nameless, True)])
+def test_killed_between_commit_and_ack(
+    graveyard: Graveyard, proxy: Proxy, make: Callable[[int], list[Message]], twice: bool
+) -> None:
+    sent = make(40)
+    graveyard.publish("orders.dlq", *sent)
+    amqp = proxy(graveyard.vhost.amqp_url)
+    with a_batch_in_hand(graveyard, amqp.url) as first:
+        amqp.hold()  # no ack gets through from here on
+    graveyard.until_stored(40)
+    first.kill()
+    amqp.refuse()
+
+    graveyard.start().wait_for_log("letters_stored")
+    until_drained(graveyard, 80 if twice else 40)
+
+    stored = graveyard.letters()
+    expected = sorted(message.body for message in sent)
+    assert bodies(graveyard) == sorted(expected * 2) if twice else expected
+    # What has no name may be two: kept, and marked.
+    assert [row["possible_duplicate"] for row in stored] == [False] * 40 + [True] * (40 if twice else 0)
+
+
+def test_killed_before_the_commit_leaves_nothing_and_its_successor_waits_for_its_end(
+    graveyard: Graveyard,
+) -> None:
+    sent = named(40)
+    graveyard.publish("orders.dlq", *sent)
+    with a_batch_in_hand(graveyard) as first:
+        first.kill()
+        second = graveyard.start(ready=False)
+        second.wait_for_log("draining mails.dlq")
+        assert graveyard.letters() == []
+    second.wait_for_log("draining orders.dlq")
+    until_drained(graveyard, 40)
+
+    assert bodies(graveyard) == sorted(message.body for message in sent)
+
+
+def test_a_consumer_that_was_taken_over_stores_nothing_more(graveyard: Graveyard) -> None:
+    process = graveyard.start()
+    graveyard.database.execute(
+        "update redrive.drain_sessions set ended_at = now() where queue = 'orders.dlq'"
+    )
+    graveyard.publish("orders.dlq", *named(3))
+
+    process.wait_for_log("was taken over")
+    until_drained(graveyard, 3)
+    assert len(graveyard.letters()) == 3
+    ended = graveyard.database.value("select min(id) from redrive.drain_sessions where queue = 'orders.dlq'")
+    assert ended not in {row["session_id"] for row in graveyard.letters()}
+
+
+def test_postgres_sessions_terminated_in_the_middle(graveyard: Graveyard) -> None:
+    sent = named(600)
+    graveyard.start(REDRIVE_DLQ_BATCH_LETTERS="20")
+    graveyard.publish("orders.dlq", *sent[:300])
+    eventually(lambda: len(graveyard.letters()) > 40, 20, "it is at work")
+    graveyard.database.cut_connections()
+    graveyard.publish("orders.dlq", *sent[300:])
+    graveyard.database.cut_connections()
+
+    until_drained(graveyard, 600)
+    assert bodies(graveyard) == sorted(message.body for message in sent)
+
+
+def test_postgres_away_stops_consuming_and_its_return_starts_it_again(
+    graveyard: Graveyard, proxy: Proxy
+) -> None:
+    sent = named(50)
+    postgres = proxy(graveyard.database.url)
+    process = graveyard.start(REDRIVE_DATABASE_URL=postgres.url)
+    postgres.refuse()
+    process.wait_for_log("waiting for the database at")
+    eventually(lambda: graveyard.consumers("orders.dlq") == 0, 10, "it has stopped consuming")
+    graveyard.publish("orders.dlq", *sent)
+    assert graveyard.depth("orders.dlq") == 50
+
+    postgres.resume()
+    until_drained(graveyard, 50)
+    assert bodies(graveyard) == sorted(message.body for message in sent)
+    # No requeue loop: each was delivered once.
+    counts = graveyard.database.fetch(
+        "select max(id) - min(id) + 1 as ids, count(*) from redrive.dead_letters"
+    )
+    assert counts == [{"ids": 50, "count": 50}]
+
+
+def test_a_network_to_postgres_that_swallows_everything_is_noticed(
+    graveyard: Graveyard, proxy: Proxy
+) -> None:
+    postgres = proxy(graveyard.database.url)
+    process = graveyard.start(REDRIVE_DATABASE_URL=postgres.url)
+    postgres.hold()
+    process.wait_for_log("database_lost", 40)
+    eventually(lambda: graveyard.consumers("orders.dlq") == 0, 20, "it has stopped consuming")
+    postgres.resume()
+    graveyard.publish("orders.dlq", *named(3))
+    until_drained(graveyard, 3)
+    assert len(graveyard.letters()) == 3
+
+
+def test_broker_connection_cut_in_the_middle(graveyard: Graveyard, proxy: Proxy) -> None:
+    sent = named(600)
+    amqp = proxy(graveyard.vhost.amqp_url)
+    graveyard.start(REDRIVE_AMQP_URL=amqp.url, REDRIVE_DLQ_BATCH_LETTERS="20")
+    graveyard.publish("orders.dlq", *sent[:300])
+    eventually(lambda: len(graveyard.letters()) > 40, 20, "it is at work")
+    amqp.cut()
+    graveyard.publish("orders.dlq", *sent[300:])
+    amqp.cut()
+
+    until_drained(graveyard, 600)
+    assert bodies(graveyard) == sorted(message.body for message in sent)
+
+
+def test_starts_with_broker_and_database_down_and_says_what_it_waits_for(
+    graveyard: Graveyard, proxy: Proxy
+) -> None:
+    amqp = proxy(graveyard.vhost.amqp_url, refusing=True)
+    postgres = proxy(graveyard.database.url, refusing=True)
+    process = graveyard.start(ready=False, REDRIVE_AMQP_URL=amqp.url, REDRIVE_DATABASE_URL=postgres.url)
+    process.wait_for_log("waiting for the database at 127.0.0.1")
+    postgres.resume()
+    process.wait_for_log("waiting for RabbitMQ at 127.0.0.1")
+    amqp.resume()
+    process.wait_for_log("draining orders.dlq")
+    assert "x@" not in process.log  # the password in the URL
+
+
+def test_a_deleted_queue_is_waited_for(graveyard: Graveyard) -> None:
+    process = graveyard.start()
+    with graveyard.channel() as channel:
+        channel.queue_delete("orders.dlq")
+    process.wait_for_log("waiting for queue orders.dlq")
+    with graveyard.channel() as channel:
+        channel.queue_declare("orders.dlq", durable=True, arguments={"x-queue-type": "quorum"})
+    graveyard.publish("orders.dlq", *named(2))
+    assert len(graveyard.until_stored(2)) == 2
+    assert process.log.count("Run: topology apply") <= 1
+
+
+def test_a_second_consumer_stands_by_and_takes_over(graveyard: Graveyard) -> None:
+    first = graveyard.start()
+    second = graveyard.start(ready=False)
+    second.wait_for_log("standing by for orders.dlq")
+    assert graveyard.consumers("orders.dlq") == 1
+    graveyard.publish("orders.dlq", *named(1))
+    graveyard.until_stored(1)
+
+    first.kill()
+    second.wait_for_log("draining orders.dlq")
+    graveyard.publish("orders.dlq", plain(b"later", message_id="later"))
+    graveyard.until_stored(2)
+
+
+def test_sigterm_ends_it_with_nothing_left_unsettled(graveyard: Graveyard) -> None:
+    graveyard.publish("orders.dlq", *named(500))
+    process = graveyard.start()
+    assert process.terminate() == 0
+    stored = len(graveyard.letters())
+    assert graveyard.depth("orders.dlq") == 500 - stored

@@ -1,0 +1,64 @@
+"""What is sent, how it is signed, and when it is sent again."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from dlq_consumer.alerting import render, retry_in_s
+from dlq_consumer.settings import AlertSettings
+from dlq_consumer.signature import sign
+from storage.alerts import Alert
+
+WHEN = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def test_the_signature_is_hmac_sha256_over_time_and_body() -> None:
+    # printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac hush
+    assert sign("hush", b'{"a":1}', at=1_700_000_000) == (
+        "t=1700000000,v1=7cfd1df542c33ab7251748ffdc6e7fed278c63b83d4ece95a4534b0ad465571b"
+    )
+
+
+def test_another_time_or_body_is_another_signature() -> None:
+    made = {sign("hush", body, at=at) for body in (b"a", b"b") for at in (1, 2)}
+    assert len(made) == 4
+
+
+def test_the_pauses_double_up_to_five_minutes() -> None:
+    assert [retry_in_s(tries) for tries in (1, 2, 3, 4, 9, 10, 400)] == [1, 2, 4, 8, 256, 300, 300]
+
+
+def test_the_body_names_the_group() -> None:
+    alert = Alert("id", "first_seen", 7, 1, "f", "q", "t", "exception", "ValueError", "a.py:f", 3, WHEN, WHEN)
+    assert json.loads(render(alert, WHEN)) == {
+        "id": "id",
+        "kind": "first_seen",
+        "group": {
+            "fingerprint": "f",
+            "queue": "q",
+            "task": "t",
+            "reason": "exception",
+            "exception_type": "ValueError",
+            "top_frame": "a.py:f",
+            "letters": 3,
+            "first_seen": WHEN.isoformat(),
+            "last_seen": WHEN.isoformat(),
+        },
+        "letter_id": 7,
+        "sent_at": WHEN.isoformat(),
+    }
+
+
+@pytest.mark.parametrize("secret", [None, SecretStr("")])
+def test_a_webhook_without_a_secret_is_refused(secret: SecretStr | None) -> None:
+    with pytest.raises(ValidationError, match="REDRIVE_ALERT_WEBHOOK_SECRET"):
+        AlertSettings(_env_file=None, webhook_url=SecretStr("http://h/"), webhook_secret=secret)  # type: ignore[call-arg]
+
+
+def test_a_webhook_url_that_is_none_is_refused() -> None:
+    with pytest.raises(ValidationError, match="webhook_url"):
+        AlertSettings(_env_file=None, webhook_url=SecretStr("ftp://h/"), webhook_secret=SecretStr("s"))  # type: ignore[call-arg]

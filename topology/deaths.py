@@ -1,0 +1,95 @@
+"""The broker's account of how a message died: evidence for reading, never a counter to decide by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from topology.names import UNROUTED_DLQ, dlq, work_queue_of
+from topology.spec import Topology
+from topology.wire import Properties
+
+_X_DEATH = "x-death"
+# A ladder step of any topology, also of one that is no longer declared.
+_STEP = re.compile(r".+\.retry\.[0-9]+m?s")
+
+
+@dataclass(frozen=True)
+class Death:
+    """One entry of `x-death`: all deaths of the message in `queue` for `reason`.
+
+    `time` is that of the first of them, to the second; None where the entry does not say.
+    https://www.rabbitmq.com/docs/dlx#effects
+    """
+
+    queue: str
+    reason: str
+    exchange: str
+    routing_keys: tuple[str, ...]
+    count: int
+    time: datetime | None
+
+    @property
+    def words(self) -> str:
+        """What happened, for a person."""
+        what = {
+            "rejected": "rejected by its consumer",
+            "expired": "outlived its time to live",
+            "maxlen": "pushed out of a full queue",
+            "delivery_limit": "returned more often than the delivery limit allows",
+        }.get(self.reason, f"dead-lettered as {self.reason!r}")
+        times = "" if self.count == 1 else f", {self.count} times"
+        return f"{what} in {self.queue}{times}"
+
+
+def deaths(properties: Properties) -> tuple[Death, ...]:
+    """The death history, the latest first. Entries of another shape are left out: anyone may send it."""
+    entries = properties.get_header(_X_DEATH)
+    if not isinstance(entries, list):
+        return ()
+    return tuple(death for entry in entries if (death := _death(entry)) is not None)
+
+
+def target_of(
+    topology: Topology, drained_from: str, history: tuple[Death, ...], routing_key: str
+) -> str | None:
+    """The queue that a letter is sent back to: where it died, or the work queue whose ladder it died on.
+
+    None when nothing tells, and when the queue named is a retry step that this topology does not know.
+
+    Args:
+        drained_from: the dead-letter queue.
+        routing_key: of the letter as delivered; tells the work queue in the catch-all queue.
+    """
+    if history:
+        died_in = history[0].queue
+        ours = work_queue_of(topology, died_in)
+        return ours or (None if _STEP.fullmatch(died_in) else died_in)
+    for queue in topology.queues:
+        if drained_from == dlq(queue.name):
+            return queue.name
+        # On the ladder the queue's name is what follows the bits; everywhere else it is the whole key.
+        bits = routing_key.removesuffix(queue.name)
+        if drained_from == UNROUTED_DLQ and bits != routing_key and re.fullmatch(r"([01]\.)*", bits):
+            return queue.name
+    return None
+
+
+def _death(entry: object) -> Death | None:
+    if not isinstance(entry, Mapping):
+        return None
+    queue, reason = entry.get("queue"), entry.get("reason")
+    if not isinstance(queue, str) or not isinstance(reason, str):
+        return None
+    exchange, keys = entry.get("exchange"), entry.get("routing-keys")
+    count, time = entry.get("count"), entry.get("time")
+    return Death(
+        queue=queue,
+        reason=reason,
+        exchange=exchange if isinstance(exchange, str) else "",
+        routing_keys=tuple(key for key in keys if isinstance(key, str)) if isinstance(keys, list) else (),
+        count=count if isinstance(count, int) else 1,
+        time=time if isinstance(time, datetime) else None,
+    )

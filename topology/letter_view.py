@@ -1,0 +1,107 @@
+"""Stored bytes for reading: everything here is derived, and is JSON whatever the bytes are."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from topology.deaths import deaths
+from topology.wire import MalformedProperties, Properties, split
+from topology.wire_properties import PROPERTY_NAMES
+
+MAX_SHOWN_BYTES = 256 * 1024
+# Deeper JSON is shown as text: a reader's parser may have a limit too.
+MAX_SHOWN_DEPTH = 100
+
+
+@dataclass(frozen=True)
+class LetterView:
+    """What a letter's properties say. `headers` as `topology.wire.readable` spells them."""
+
+    headers: object
+    deaths: list[dict[str, object]]
+    properties: dict[str, object]
+
+
+def view_properties(raw: bytes) -> LetterView:
+    """The readable form of a raw property list; a malformed one shows as `{"$bytes": hex}` headers."""
+    try:
+        properties = split(raw)
+    except MalformedProperties as error:
+        return LetterView({"$malformed": str(error), "$hex": raw.hex()}, [], {})
+    history: list[dict[str, object]] = [
+        {
+            "queue": death.queue,
+            "reason": death.reason,
+            "exchange": death.exchange,
+            "routing_keys": list(death.routing_keys),
+            "count": death.count,
+            "time": death.time.isoformat() if death.time else None,
+            "words": death.words,
+        }
+        for death in deaths(properties)
+    ]
+    return LetterView(properties.readable_headers(), history, _others(properties))
+
+
+def _others(properties: Properties) -> dict[str, object]:
+    shown: dict[str, object] = {}
+    for name in PROPERTY_NAMES:
+        value = getattr(properties, name)
+        if name != "headers" and value is not None:
+            shown[name] = properties.text(name) if isinstance(value, bytes) else value
+    return shown
+
+
+def view_body(body: bytes) -> dict[str, object]:
+    """`{"json": …}`, `{"text": …}` or `{"hex": …}`, with `"truncated": true` where not all is shown."""
+    cut = len(body) > MAX_SHOWN_BYTES
+    shown = body[:MAX_SHOWN_BYTES]
+    more: dict[str, object] = {"truncated": True} if cut else {}
+    try:
+        text = shown.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # A cut may fall inside a character; anything else that is not UTF-8 is not text.
+        if not (cut and error.start >= len(shown) - 3):
+            return {"hex": shown[: MAX_SHOWN_BYTES // 2].hex()} | more
+        text = shown[: error.start].decode("utf-8")
+    if not cut:
+        try:
+            parsed = json.loads(text, object_pairs_hook=_pairs, parse_constant=lambda name: {"$float": name})
+            return {"json": _plain(parsed, 0)}
+        except (ValueError, RecursionError):
+            pass
+    return {"text": text} | more
+
+
+class _Repeated(list[tuple[str, Any]]):
+    """An object that names a key twice."""
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> object:
+    made = dict(pairs)
+    return made if len(made) == len(pairs) else _Repeated(pairs)
+
+
+def _plain(value: Any, depth: int) -> object:
+    """What strict JSON in UTF-8 can say. Raises ValueError beyond `MAX_SHOWN_DEPTH`."""
+    if depth > MAX_SHOWN_DEPTH:
+        raise ValueError("nested too deeply")
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": "Infinity" if value > 0 else "-Infinity"}  # such as 1e400
+    if isinstance(value, str):
+        return _whole(value)
+    if isinstance(value, _Repeated):
+        return {"$pairs": [[_whole(key), _plain(item, depth + 1)] for key, item in value]}
+    if isinstance(value, dict):
+        return {_whole(key): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, depth + 1) for item in value]
+    return value
+
+
+def _whole(text: str) -> str:
+    """Lone surrogates spelled out: UTF-8 has no bytes for them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,35 @@
+"""A dead letter made ready to be sent out again: the bytes it died with, less what would bend its way."""
+
+from __future__ import annotations
+
+from topology.headers import ATTEMPT, DEATH_HEADERS, DELIVERY_COUNTERS, DUE, REPLAY, Attempt
+from topology.wire import Properties, split
+
+# The broker would route by these once more; expiry would end the message again.
+_DROPPED_HEADERS = (*DEATH_HEADERS, *DELIVERY_COUNTERS, "CC", "BCC", "expires", DUE)
+# `user_id` must be that of the publishing connection, or the broker closes the channel.
+_DROPPED_PROPERTIES = ("expiration", "user_id")
+_RETRIES = "retries"
+
+
+def for_replay(properties: bytes, *, token: str, attempt: Attempt | None) -> bytes:
+    """The property list for a replay. Every entry that is not named here keeps its bytes and its place.
+
+    Args:
+        properties: as the dead-letter queue delivered them.
+        token: names this replay of this letter; comes back in the letter's header if it dies again.
+        attempt: what the message is to stand for, or None for a message that is not ours.
+
+    Raises:
+        MalformedProperties: the list cannot be taken apart.
+    """
+    kept = split(properties).without(*_DROPPED_PROPERTIES).without_headers(_DROPPED_HEADERS)
+    if _has(kept, _RETRIES):
+        kept = kept.with_header(_RETRIES, 0)
+    if attempt is not None:
+        kept = kept.with_header(ATTEMPT, str(attempt))
+    return kept.with_header(REPLAY, token).encode()
+
+
+def _has(properties: Properties, name: str) -> bool:
+    return any(entry.key == name.encode() for entry in properties.headers or ())
