@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from storage.errors import StorageError, translate
-from storage.pool import Pool
+from storage.pool import AnyConnection, Pool
 
 LetterState = str
 STATES = ("open", "replaying", "replayed", "discarded", "quarantined")
@@ -153,7 +153,7 @@ class Dossier:
 
 
 async def page(
-    pool: Pool, wanted: LetterFilter, *, limit: int = 50, before_id: int | None = None
+    pool: Pool | AnyConnection, wanted: LetterFilter, *, limit: int = 50, before_id: int | None = None
 ) -> list[Letter]:
     """Letters that match, the newest first; `before_id` of the last one seen gives the next page.
 
@@ -167,7 +167,7 @@ async def page(
         return await _with_histories(pool, rows)
 
 
-async def get(pool: Pool, letter_id: int) -> Letter:
+async def get(pool: Pool | AnyConnection, letter_id: int) -> Letter:
     """One letter.
 
     Raises:
@@ -181,7 +181,7 @@ async def get(pool: Pool, letter_id: int) -> Letter:
         return (await _with_histories(pool, [row]))[0]
 
 
-async def dossier(pool: Pool, letter_id: int) -> Dossier:
+async def dossier(pool: Pool | AnyConnection, letter_id: int) -> Dossier:
     """One letter with body, group, job and the letter whose replay it is. Raises as `get`."""
     letter = await get(pool, letter_id)
     with translate(f"read letter {letter_id}"):
@@ -194,7 +194,7 @@ async def dossier(pool: Pool, letter_id: int) -> Dossier:
     return Dossier(letter, body, _plain(group), _plain(job) if job is not None else None, replay_of)
 
 
-async def _with_histories(pool: Pool, rows: Sequence[asyncpg.Record]) -> list[Letter]:
+async def _with_histories(pool: Pool | AnyConnection, rows: Sequence[asyncpg.Record]) -> list[Letter]:
     attempts: dict[str, list[dict[str, Any]]] = defaultdict(list)
     replays: dict[int, list[dict[str, Any]]] = defaultdict(list)
     jobs = sorted({row["job_id"] for row in rows if row["job_id"] is not None})

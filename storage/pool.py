@@ -61,6 +61,16 @@ def watched(connection: AnyConnection, timeout_s: float) -> Iterator[None]:
 
 
 @asynccontextmanager
+async def lend(source: Pool | AnyConnection) -> AsyncIterator[AnyConnection]:
+    """A connection of the pool, or the given one itself, for a function that needs a transaction."""
+    if isinstance(source, asyncpg.Pool):
+        async with source.acquire() as connection:
+            yield connection
+    else:
+        yield source
+
+
+@asynccontextmanager
 async def borrow(pool: Pool, timeout_s: float) -> AsyncIterator[AnyConnection]:
     """A connection for a few statements that take `timeout_s` seconds at most.
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from storage.errors import StorageError, translate
-from storage.pool import AnyConnection, Pool
+from storage.pool import AnyConnection, Pool, lend
 from storage.text import safe_text
 
 CHANNEL = "redrive_replays"
@@ -150,7 +150,7 @@ class Replay:
 
 
 async def create(
-    pool: Pool, letter_ids: Sequence[int], *, requested_by: str, note: str | None = None,
+    pool: Pool | AnyConnection, letter_ids: Sequence[int], *, requested_by: str, note: str | None = None,
     rate: float | None = None,
 ) -> Replay:  # fmt: skip
     """Freeze a selection of letters into a plan, which the dead-letter consumer then carries out.
@@ -174,7 +174,7 @@ async def create(
     if rate is not None and not 0 < rate < 1e9:
         raise ValueError(f"the rate is {rate}; it must be above 0 letters per second")
     with translate("create a replay"):
-        async with pool.acquire() as connection, connection.transaction():
+        async with lend(pool) as connection, connection.transaction():
             # The row locks make a concurrent plan for one of these letters wait, and then see it replaying.
             rows = {
                 row["id"]: row for row in await connection.fetch(_LETTERS, [i for i in ids if 0 < i < 2**63])
@@ -225,7 +225,7 @@ def _second_of_its_job(row: asyncpg.Record, seen: dict[str, int]) -> str | None:
     return None if first == row["id"] else f"letter {first} of this plan is of the same job {row['job_id']}"
 
 
-async def get(pool: Pool, replay_id: str) -> Replay:
+async def get(pool: Pool | AnyConnection, replay_id: str) -> Replay:
     """A plan with its items.
 
     Raises:
@@ -244,7 +244,7 @@ async def get(pool: Pool, replay_id: str) -> Replay:
     return Replay(**dict(row), items=items)
 
 
-async def recent(pool: Pool, *, limit: int = 50) -> list[Replay]:
+async def recent(pool: Pool | AnyConnection, *, limit: int = 50) -> list[Replay]:
     """Plans without their items, the newest first."""
     with translate("list replays"):
         return [Replay(**dict(row)) for row in await pool.fetch(_RECENT, min(limit, 1_000))]
