@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
-from storage.errors import DRIVER_ERRORS, DatabaseAwayError, translate
+from storage.errors import DRIVER_ERRORS, translate
 from storage.pool import AnyConnection, Pool, connect, watched
 from storage.settings import StorageSettings
 from storage.text import safe_text
@@ -36,7 +36,7 @@ WITH gone AS (
     FOR NO KEY UPDATE OF j SKIP LOCKED
 )
 UPDATE redrive.jobs SET state = 'QUEUED', queued_at = now()
-FROM waiting WHERE jobs.id = waiting.id AND jobs.state = 'PENDING'
+FROM waiting WHERE jobs.id = waiting.id
 """
 REFUSED = """
 UPDATE redrive.outbox
@@ -134,7 +134,7 @@ async def listen_forever(settings: StorageSettings, name: str, wake: Callable[[]
     """Call `wake` whenever another process than `me` tells the relays; over again after a lost connection."""
     while True:
         lost = asyncio.Event()
-        with contextlib.suppress(DatabaseAwayError), translate("listen for the outbox"):
+        with contextlib.suppress(*DRIVER_ERRORS):
             connection = await connect(settings, name)
             try:
                 connection.add_termination_listener(lambda _, lost=lost: lost.set())

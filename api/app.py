@@ -1,0 +1,57 @@
+"""Entry point: `uvicorn api.app:app`."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn, TypeVar
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings
+
+from api.application import create_app
+from api.logs import configure_logging
+from api.runtime import Config
+from api.settings import ApiSettings
+from storage.settings import StorageSettings
+from topology.errors import InvalidTopologyError
+from topology.settings import TopologySettings, load_topology
+
+EXIT_USAGE = 2
+Settings = TypeVar("Settings", bound=BaseSettings)
+
+
+def load_config() -> Config:
+    """The configuration from the environment and `.env`, or exit 2 naming every variable that is wrong."""
+    wrong: list[str] = []
+    api, storage = _build(ApiSettings, wrong), _build(StorageSettings, wrong)
+    broker = _build(TopologySettings, wrong)
+    if broker is not None and broker.management_url is None:
+        wrong.append("REDRIVE_MANAGEMENT_URL: Field required")
+    if wrong or api is None or storage is None or broker is None or broker.management_url is None:
+        _refuse(wrong)
+    try:
+        topology = load_topology(broker)
+    except InvalidTopologyError as error:
+        _refuse([str(error)])
+    return Config(api, storage, topology, broker.address, broker.management_url.get_secret_value())
+
+
+def _build(kind: type[Settings], wrong: list[str]) -> Settings | None:
+    try:
+        return kind()
+    except ValidationError as error:
+        prefix = kind.model_config["env_prefix"]
+        for found in error.errors(include_url=False, include_input=False):
+            name = prefix + "_".join(str(part) for part in found["loc"]).upper()
+            wrong.append(f"{name}: {found['msg']}")
+        return None
+
+
+def _refuse(wrong: list[str]) -> NoReturn:
+    for line in wrong:
+        print(line, file=sys.stderr)
+    sys.exit(EXIT_USAGE)
+
+
+configure_logging()
+app = create_app(load_config())

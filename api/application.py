@@ -1,0 +1,41 @@
+"""The application, put together from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from api import problems
+from api.routes import dead_letters, health, jobs, queues, replays
+from api.runtime import Config, Runtime
+
+
+def create_app(config: Config) -> FastAPI:
+    """The ASGI application. It connects to nothing before its lifespan starts."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        runtime = app.state.runtime = Runtime(config)
+        runtime.start()
+        try:
+            yield
+        finally:
+            await runtime.close()
+
+    app = FastAPI(
+        title="Redrive",
+        version=version("redrive"),
+        summary="Submit jobs; look at dead letters and replay them.",
+        lifespan=lifespan,
+        docs_url="/docs" if config.api.docs else None,
+        redoc_url=None,
+        openapi_url="/openapi.json" if config.api.docs else None,
+    )
+    problems.install(app)
+    for router in (health.router, jobs.router, queues.router, dead_letters.router, replays.router):
+        app.include_router(router)
+    app.include_router(health.metrics_router(public=config.api.metrics_public))
+    return app

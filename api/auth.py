@@ -1,0 +1,78 @@
+"""API keys: made, hashed, and asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from api.problems import Problem
+from api.runtime import Runtime
+from storage import api_keys
+from storage.api_keys import Principal
+
+SCOPES = ("submit", "read", "operate")
+PREFIX = "rdk_"
+KEY_BYTES = 32
+CHALLENGE = 'Bearer realm="redrive"'
+_bearer = HTTPBearer(auto_error=False, description="An API key, made by `api-keys create`: rdk_…")
+
+
+def new_key() -> str:
+    """A key of 256 random bits."""
+    return PREFIX + secrets.token_urlsafe(KEY_BYTES)
+
+
+def hash_key(key: str) -> bytes:
+    """What is stored of a key.
+
+    Plain SHA-256: salt and a slow hash protect what people choose; 256 random bits can neither be
+    guessed nor tabulated. The look-up is by this hash, so the time that the database's comparison takes
+    tells about the hash of a guess alone, from which no next guess follows.
+    """
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def runtime_of(request: Request) -> Runtime:
+    runtime = request.app.state.runtime
+    assert isinstance(runtime, Runtime)
+    return runtime
+
+
+class Requires:
+    """A dependency: the request has a key (else 401) with this scope (else 403)."""
+
+    def __init__(self, scope: str) -> None:
+        assert scope in SCOPES
+        self.scope = scope
+
+    async def __call__(
+        self,
+        runtime: Annotated[Runtime, Depends(runtime_of)],
+        credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
+    ) -> Principal:
+        if credentials is None:
+            raise _unauthorized("a key is required: Authorization: Bearer rdk_…")
+        async with runtime.database() as db:
+            principal = await api_keys.find(db, hash_key(credentials.credentials))
+        if principal is None:
+            raise _unauthorized("this key is not known, or was revoked", error="invalid_token")
+        if self.scope not in principal.scopes:
+            raise Problem(
+                403,
+                "scope",
+                f"the key {principal.name!r} lacks the scope {self.scope!r}",
+                headers={
+                    "WWW-Authenticate": f'{CHALLENGE}, error="insufficient_scope", scope="{self.scope}"'
+                },
+            )
+        return principal
+
+
+def _unauthorized(detail: str, error: str | None = None) -> Problem:
+    # RFC 6750, section 3: no error code when no credentials came.
+    challenge = CHALLENGE + (f', error="{error}"' if error else "")
+    return Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": challenge})

@@ -1,0 +1,59 @@
+"""Reading a request's body within its limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio.to_thread
+from fastapi import Request
+
+from api.json_text import JsonFault, parse
+from api.problems import FieldError, Problem
+
+# Larger texts are parsed in a thread, so that the event loop goes on.
+PARSE_INLINE = 65_536
+
+
+async def read_json(request: Request, limit: int) -> Any:
+    """The JSON value of the body, of at most `limit` bytes.
+
+    Raises:
+        Problem: 415 another content type, 413 too large (seen while reading, so also in a chunked
+            body), 400 no JSON, 422 JSON that is not taken; the field is named.
+    """
+    _require_json(request.headers.get("content-type", ""))
+    text = await _read(request, limit)
+    try:
+        return parse(text) if len(text) <= PARSE_INLINE else await anyio.to_thread.run_sync(parse, text)
+    except JsonFault as fault:
+        field = fault.path or "body"
+        status, kind = (400, "not-json") if fault.syntax else (422, "invalid")
+        raise Problem(status, kind, f"{field}: {fault.message}", [FieldError(field, fault.message)]) from None
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limit:
+        raise _too_large(limit)
+    text = bytearray()
+    async for chunk in request.stream():
+        text += chunk
+        if len(text) > limit:
+            raise _too_large(limit)
+    return bytes(text)
+
+
+def _require_json(content_type: str) -> None:
+    media, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    charset = next((part[8:].strip("\"'") for part in parameters if part.startswith("charset=")), "utf-8")
+    if media != "application/json" or charset not in ("utf-8", "utf8"):
+        message = f"must be application/json in UTF-8, not {content_type[:100]!r}"
+        raise Problem(415, "not-json", f"Content-Type {message}", [FieldError("Content-Type", message)])
+
+
+def _too_large(limit: int) -> Problem:
+    message = f"larger than {limit} bytes"
+    # The rest of the body is not read, so this connection cannot carry another request.
+    return Problem(
+        413, "too-large", f"the body is {message}", [FieldError("body", message)], {"Connection": "close"}
+    )

@@ -1,0 +1,98 @@
+"""A job as it is shown: derived from its row and its attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from api.json_text import shown_time, stored
+from storage.jobs import AttemptRow, Job
+
+# What the end of an attempt means for the job.
+AFTER = {
+    "succeeded": "SUCCEEDED",
+    "retry": "RETRYING",
+    "failed": "DEAD",
+    "lost": "RETRYING",
+    "returned": "QUEUED",
+}
+
+
+def accepted_view(job: Job) -> dict[str, Any]:
+    """The job as it was when it was accepted: the answer to its submission, the same to every repetition."""
+    return {
+        "id": job.id,
+        "type": job.type,
+        "queue": job.queue,
+        "state": "PENDING",
+        "attempt": 1,
+        "created_at": shown_time(job.created_at),
+        "started_at": None,
+        "finished_at": None,
+        "result": None,
+        "error": None,
+        "attempts": [],
+        "history": [{"at": shown_time(job.created_at), "state": "PENDING"}],
+    }
+
+
+def job_view(job: Job, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
+    """The job as it is now."""
+    return {
+        "id": job.id,
+        "type": job.type,
+        "queue": job.queue,
+        "state": job.state,
+        "generation": job.generation,
+        "attempt": job.attempt,
+        "reason": job.reason,
+        "created_at": shown_time(job.created_at),
+        "started_at": shown_time(job.started_at),
+        "finished_at": shown_time(job.finished_at),
+        "progress": stored(job.progress),
+        "result": stored(job.result),
+        "error": job.error,
+        "letter_id": job.letter_id,
+        "attempts": [attempt_view(attempt) for attempt in attempts],
+        "history": history(job, attempts),
+    }
+
+
+def attempt_view(attempt: AttemptRow) -> dict[str, Any]:
+    return {
+        "generation": attempt.generation,
+        "attempt": attempt.attempt,
+        "worker": attempt.worker,
+        "outcome": attempt.outcome,
+        "reason": attempt.reason,
+        "exception_type": attempt.exception_type,
+        "message": attempt.message,
+        "traceback": attempt.traceback,
+        "delay_ms": attempt.delay_ms,
+        "started_at": shown_time(attempt.started_at),
+        "ended_at": shown_time(attempt.ended_at),
+    }
+
+
+def history(job: Job, attempts: Sequence[AttemptRow]) -> list[dict[str, Any]]:
+    """The states the job went through, oldest first; an end without an attempt's word comes from the row."""
+    found: list[tuple[datetime, dict[str, Any]]] = [(job.created_at, {"state": "PENDING"})]
+    if job.queued_at is not None:
+        found.append((job.queued_at, {"state": "QUEUED"}))
+    for attempt in attempts:
+        run = {"generation": attempt.generation, "attempt": attempt.attempt}
+        found.append((attempt.started_at, {"state": "RUNNING", **run}))
+        if attempt.ended_at is not None:
+            end = {
+                "state": AFTER[attempt.outcome],
+                **run,
+                "outcome": attempt.outcome,
+                "reason": attempt.reason,
+            }
+            found.append((attempt.ended_at, end))
+    found.sort(key=lambda step: step[0])  # stable: an attempt's start stays before its end
+    last = found[-1][1]["state"]
+    if job.finished_at is not None and job.state in ("SUCCEEDED", "DEAD", "CANCELLED") and last != job.state:
+        found.append((job.finished_at, {"state": job.state, "reason": job.reason}))
+    return [{"at": shown_time(at), **step} for at, step in found]

@@ -1,0 +1,149 @@
+"""JSON in: strict, each fault with the path of its field. JSON out: whatever a payload or result holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+MAX_DEPTH = 64
+# Longer ones are no numbers that anyone meant, and Python takes quadratic time to read them.
+MAX_DIGITS = 400
+
+
+class JsonFault(Exception):
+    """A text that is no JSON, or JSON that is not taken. `path` is '' for the whole text."""
+
+    def __init__(self, path: str, message: str, *, syntax: bool = False) -> None:
+        super().__init__(message)
+        self.path = path
+        self.message = message
+        self.syntax = syntax
+
+
+class _Bad:
+    """Stands in the parsed value where something not allowed stood, until its path is known."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
+class _Reader:
+    """The hooks of one `json.loads`."""
+
+    def __init__(self) -> None:
+        self.found = False
+
+    def bad(self, message: str) -> Any:
+        self.found = True
+        return _Bad(message)
+
+    def constant(self, text: str) -> Any:
+        return self.bad(f"{text} is no JSON number (RFC 8259)")
+
+    def number(self, text: str) -> Any:
+        value = float(text)
+        return self.bad(f"{text[:40]} is out of the range of a double") if math.isinf(value) else value
+
+    def integer(self, text: str) -> Any:
+        return (
+            int(text) if len(text) <= MAX_DIGITS else self.bad(f"an integer of more than {MAX_DIGITS} digits")
+        )
+
+    def pairs(self, pairs: list[tuple[str, Any]]) -> Any:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    made[key] = self.bad("this key occurs twice in its object")
+                seen.add(key)
+        return made
+
+
+def parse(text: bytes) -> Any:
+    """The value of a JSON text (RFC 8259, UTF-8).
+
+    Raises:
+        JsonFault: not JSON, NaN or an infinity, a number that is too large, a key twice in one
+            object, or more than 64 levels of nesting.
+    """
+    reader = _Reader()
+    try:
+        value = json.loads(
+            text.decode("utf-8"),
+            parse_constant=reader.constant,
+            parse_float=reader.number,
+            parse_int=reader.integer,
+            object_pairs_hook=reader.pairs,
+        )
+    except UnicodeDecodeError as error:
+        raise JsonFault("", f"not UTF-8 at byte {error.start}", syntax=True) from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        raise JsonFault("", f"not JSON: {error.msg} at {where}", syntax=True) from None
+    except RecursionError:
+        raise JsonFault("", f"nested deeper than {MAX_DEPTH} levels") from None
+    for path, depth, found in _walk(value):
+        if depth > MAX_DEPTH:
+            raise JsonFault(path[:200], f"nested deeper than {MAX_DEPTH} levels")
+        if isinstance(found, _Bad):
+            raise JsonFault(path, found.message)
+    return value
+
+
+def _walk(value: Any) -> Iterator[tuple[str, int, Any]]:
+    """Every container and every `_Bad` with its path. No recursion, and no path for a plain value."""
+    stack: list[tuple[str, int, Any]] = [("", 1, value)]
+    while stack:
+        path, depth, found = stack.pop()
+        yield path, depth, found
+        if depth > MAX_DEPTH:
+            continue
+        if isinstance(found, dict):
+            stack += [
+                (f"{path}.{key}" if path else key, depth + 1, item)
+                for key, item in found.items()
+                if isinstance(item, dict | list | _Bad)
+            ]
+        elif isinstance(found, list):
+            stack += [
+                (f"{path}.{index}" if path else str(index), depth + 1, item)
+                for index, item in enumerate(found)
+                if isinstance(item, dict | list | _Bad)
+            ]
+
+
+def encode(value: Any) -> bytes:
+    """One canonical text: keys sorted, ASCII (a lone surrogate stays its escape)."""
+    return json.dumps(
+        value, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")
+    ).encode()
+
+
+def stored(text: bytes | None) -> Any:
+    """Stored JSON for showing. Python wrote it, so it may hold NaN: shown as `{"$float": "NaN"}`."""
+    if text is None:
+        return None
+    return json.loads(text, parse_constant=lambda name: {"$float": name}, parse_float=_shown_float)
+
+
+def _shown_float(text: str) -> Any:
+    value = float(text)
+    return {"$float": "Infinity" if value > 0 else "-Infinity"} if math.isinf(value) else value
+
+
+def shown_time(at: datetime | None) -> str | None:
+    """RFC 3339 in UTC."""
+    return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+class JsonResponse(JSONResponse):
+    """JSON in ASCII: Starlette's own answers 500 to a value with a lone surrogate."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()

@@ -1,0 +1,104 @@
+"""Errors as problem+json (RFC 9457)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from api.json_text import JsonResponse
+from storage.errors import DatabaseAwayError
+
+RETRY_AFTER_S = 2
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """What is wrong with one field: a path like `payload.amount_cents`, a header's name, or `body`."""
+
+    field: str
+    message: str
+
+
+class Problem(Exception):
+    """An answer that says why a request was refused.
+
+    `kind` is a stable word for programs: the last part of the problem's `type`.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        errors: Sequence[FieldError] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.headers = dict(headers or {})
+
+    def response(self) -> Response:
+        content: dict[str, object] = {
+            "type": f"urn:redrive:problem:{self.kind}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            "errors": [{"field": error.field, "message": error.message} for error in self.errors],
+        }
+        return JsonResponse(content, self.status, self.headers, media_type="application/problem+json")
+
+
+def field_errors(error: ValidationError, within: str = "") -> list[FieldError]:
+    """What a model found wrong, each with its path below `within`."""
+    parts = (within,) if within else ()
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [_field_error(one, (*parts, *one["loc"])) for one in found]
+
+
+def _field_error(found: Mapping[str, Any], loc: Sequence[str | int]) -> FieldError:
+    return FieldError(".".join(str(part) for part in loc) or "body", str(found["msg"]))
+
+
+def away(detail: str) -> Problem:
+    """503 for what a retry will mend."""
+    return Problem(503, "database-away", detail, headers={"Retry-After": str(RETRY_AFTER_S)})
+
+
+def install(app: FastAPI) -> None:
+    """Every error of this app leaves as problem+json."""
+
+    @app.exception_handler(Problem)
+    async def _problem(request: Request, error: Problem) -> Response:
+        return error.response()
+
+    @app.exception_handler(DatabaseAwayError)
+    async def _database_away(request: Request, error: DatabaseAwayError) -> Response:
+        return away("the database cannot be reached; try again").response()
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> Response:
+        kind = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
+        detail = f"{request.method} {request.url.path}: {error.detail}"
+        return Problem(error.status_code, kind, detail, headers=error.headers).response()
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(request: Request, error: RequestValidationError) -> Response:
+        # The first part of a place is query, path or header.
+        errors = [_field_error(found, found["loc"][1:]) for found in error.errors()]
+        return Problem(422, "invalid", "the request is not valid", errors).response()
+
+    @app.exception_handler(Exception)
+    async def _unexpected(request: Request, error: Exception) -> Response:
+        # The server logs the traceback; the answer tells nothing of the inside.
+        return Problem(500, "internal", "this is a defect of the server; its log has the details").response()

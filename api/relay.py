@@ -1,0 +1,171 @@
+"""The relay: publishes the outbox in confirmed batches, at once and again after any outage."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from dataclasses import dataclass
+from uuid import uuid4
+
+from api.backpressure import Backpressure
+from api.broker_link import BrokerLink
+from api.settings import ApiSettings
+from storage import outbox
+from storage.errors import DRIVER_ERRORS, DatabaseAwayError
+from storage.outbox import Batch, OutboxRow, Refused
+from storage.pool import Pool, borrow
+from storage.settings import StorageSettings
+from topology.address import AmqpAddress
+from topology.broker_errors import BrokerError, ChannelClosed, NotPublishable
+from topology.broker_errors import Refused as RefusedByBroker
+from topology.connection import BrokerConnection
+from topology.messages import Message
+from topology.publisher import Publisher
+from topology.spec import Topology
+
+log = logging.getLogger("redrive.api.relay")
+
+FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
+PAUSE_S = 0.25
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """Nothing is known of this row's message, or it was not sent: the row stays as it is."""
+
+    error: BrokerError
+
+
+class Relay:
+    """One per API process; several share the outbox by row locks."""
+
+    def __init__(self, address: AmqpAddress, topology: Topology, settings: ApiSettings) -> None:
+        self._batch = settings.relay_batch
+        self._database_timeout_s = settings.database_timeout_s
+        self._poll_s = settings.relay_poll_s
+        self._me = uuid4().hex
+        self._wake = asyncio.Event()
+        self._submitted = False
+        self._stopping = False
+        self._backpressure = Backpressure(topology)
+        self._link = BrokerLink(address, "redrive-api-depths", self._wake.set)
+        self._publisher = Publisher(address, "redrive-api-relay", settings.publish_timeout_s, say=log.warning)
+
+    @property
+    def broker(self) -> str:
+        """`ok`, `away`, or `blocked` by an alarm of the broker."""
+        if self._link.connection is None or not self._publisher.connected:
+            return "away"
+        return "blocked" if self._publisher.blocked else "ok"
+
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """Queues above their watermark: their messages wait in the outbox."""
+        return self._backpressure.paused
+
+    def submitted(self) -> None:
+        """A row was committed by this process: publish it now."""
+        self._submitted = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        """`run` returns after the batch that is under way."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self, pool: Pool, storage: StorageSettings) -> None:
+        """Relay until `stop`.
+
+        When cancelled instead, the batch under way is published again by the next relay, and the
+        jobs' claims see to it that none runs twice.
+        """
+        await self._publisher.start()
+        listening = outbox.listen_forever(storage, "redrive-api-listen", self._wake.set, self._me)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                beside = (tasks.create_task(self._link.run()), tasks.create_task(listening))
+                await self._relay(pool)
+                for task in beside:
+                    task.cancel()
+        finally:
+            await self._publisher.close()
+
+    async def _relay(self, pool: Pool) -> None:
+        while not self._stopping:
+            with contextlib.suppress(TimeoutError):
+                # Two connections come up in any order: until both are there, look often.
+                async with asyncio.timeout(self._poll_s if self.broker == "ok" else PAUSE_S):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._drain(pool)
+            except DatabaseAwayError as error:
+                log.warning("the outbox waits for the database: %s", error, extra={"action": "relay_waits"})
+            except BrokerError as error:
+                log.warning("the outbox waits for the broker: %s", error, extra={"action": "relay_waits"})
+            except DRIVER_ERRORS:  # such as a password that was changed: no reason to stop for good
+                log.exception("the outbox waits: the database refused", extra={"action": "relay_refused"})
+            else:
+                continue
+            await asyncio.sleep(PAUSE_S * random.uniform(1, 2))  # noqa: S311 - jitter, not a secret
+            self._wake.set()
+
+    async def _drain(self, pool: Pool) -> None:
+        """Publish until nothing is due. Raises DatabaseAwayError or BrokerError."""
+        more = True
+        while more and not self._stopping:
+            connection = self._link.connection
+            if connection is None or self.broker != "ok":
+                if self._submitted:  # another process may have a connection
+                    self._submitted = False
+                    async with borrow(pool, self._database_timeout_s) as db:
+                        await outbox.tell_relays(db, self._me)
+                return
+            self._submitted = False
+            await self._backpressure.refresh(connection)
+            paused = self._backpressure.paused
+            async with outbox.take(pool, self._batch, paused, timeout_s=self._database_timeout_s) as batch:
+                more = len(batch.rows) == self._batch
+                undecided = await self._publish(batch, connection)
+            if undecided is not None:
+                raise undecided.error
+
+    async def _publish(self, batch: Batch, connection: BrokerConnection) -> Undecided | None:
+        """Publish and settle a batch; the first row of which nothing is known, if any."""
+        rows = await self._backpressure.admit(connection, batch.rows)
+        answers = await asyncio.gather(*(self._send(row) for row in rows))
+        for place, answer in enumerate(answers):
+            # The broker closes a channel over one message, and all in flight share its fate; alone, each
+            # gets its own.
+            if isinstance(answer, Undecided) and isinstance(answer.error, ChannelClosed):
+                answers[place] = await self._send_alone(rows[place])
+        confirmed = [row.id for row, answer in zip(rows, answers, strict=True) if answer is None]
+        refused = [answer for answer in answers if isinstance(answer, Refused)]
+        for answer in refused:
+            log.warning(
+                "not published: %s", answer.error, extra={"action": "publish_refused", "outbox_id": answer.id}
+            )
+        await batch.settle(confirmed, refused)
+        return next((answer for answer in answers if isinstance(answer, Undecided)), None)
+
+    async def _send(self, row: OutboxRow) -> Refused | Undecided | None:
+        """None once the broker has confirmed."""
+        try:
+            await self._publisher.publish("", row.queue, Message(row.properties, row.body), row.token)
+        except (RefusedByBroker, NotPublishable) as error:
+            return _refused(row, error)
+        except BrokerError as error:
+            return Undecided(error)
+        return None
+
+    async def _send_alone(self, row: OutboxRow) -> Refused | Undecided | None:
+        answer = await self._send(row)
+        if isinstance(answer, Undecided) and isinstance(answer.error, ChannelClosed):
+            return _refused(row, answer.error)
+        return answer
+
+
+def _refused(row: OutboxRow, error: BrokerError) -> Refused:
+    return Refused(row.id, str(error), min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(row.tries, 10)))

@@ -1,0 +1,68 @@
+"""Dead letters: found by what is known of them, and read as dossiers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import Response
+from pydantic import StringConstraints
+
+from api.auth import Requires, runtime_of
+from api.json_text import JsonResponse
+from api.problems import Problem
+from api.runtime import Runtime
+from storage import letters
+from storage.letters import MAX_PAGE, Letter, LetterFilter, UnknownLetterError
+from topology.letter_view import view_body, view_properties
+
+# Postgres takes no NUL in a text.
+Text = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+State = Literal["open", "replaying", "replayed", "discarded", "quarantined"]
+Context = Annotated[Runtime, Depends(runtime_of)]
+
+router = APIRouter(tags=["dead letters"], dependencies=[Depends(Requires("read"))])
+
+
+@router.get("/dead-letters", summary="Dead letters, the newest first")
+async def page(
+    runtime: Context,
+    queue: Annotated[Text | None, Query(description="work queue or dead-letter queue")] = None,
+    reason: Text | None = None,
+    task: Text | None = None,
+    state: State | None = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    cursor: Annotated[
+        int | None, Query(ge=1, le=2**63 - 1, description="next_cursor of the page before")
+    ] = None,
+) -> Response:
+    """Letters that match all that is given. `next_cursor` is null on the last page."""
+    wanted = LetterFilter(queue=queue, reason=reason, task=task, state=state)
+    async with runtime.database() as db:
+        found = await letters.page(db, wanted, limit=limit + 1, before_id=cursor)
+    shown, more = found[:limit], len(found) > limit
+    return JsonResponse(
+        {"letters": [letter_view(letter) for letter in shown], "next_cursor": shown[-1].id if more else None}
+    )
+
+
+@router.get("/dead-letters/{letter_id}", summary="One dead letter with all that is known")
+async def show(letter_id: int, runtime: Context) -> Response:
+    """Its bytes made readable, the broker's death history, attempts with tracebacks, job, and replays."""
+    try:
+        async with runtime.database() as db:
+            found = await letters.dossier(db, letter_id)
+    except UnknownLetterError as error:
+        raise Problem(404, "unknown-letter", f"there is no dead letter {letter_id}") from error
+    view = view_properties(found.letter.properties)
+    return JsonResponse(
+        found.as_json(
+            headers=view.headers, deaths=view.deaths, properties=view.properties, body=view_body(found.body)
+        )
+    )
+
+
+def letter_view(letter: Letter) -> dict[str, object]:
+    """A letter as lists show it."""
+    view = view_properties(letter.properties)
+    return letter.as_json(headers=view.headers, deaths=view.deaths)

@@ -1,0 +1,76 @@
+"""Is it alive, can it take jobs, and what do the counters say."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+
+from api.auth import Requires, runtime_of
+from api.broker_view import BrokerViewError
+from api.json_text import JsonResponse
+from api.prometheus import CONTENT_TYPE, render
+from api.runtime import Runtime
+from storage import overview
+from storage.errors import DRIVER_ERRORS, DatabaseAwayError, MigrationError
+
+Context = Annotated[Runtime, Depends(runtime_of)]
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", summary="The process answers")
+async def alive() -> Response:
+    """Nothing else is asked: a database or broker that is away is no reason to restart this process."""
+    return JsonResponse({"status": "alive"})
+
+
+@router.get("/readyz", summary="Jobs can be accepted")
+async def ready(runtime: Context) -> Response:
+    """503 without database, schema or relay. Without the broker 200: accepted jobs wait in the outbox."""
+    database, stuck = await asyncio.gather(_database(runtime), _stuck(runtime))
+    relay = "stopped" if runtime.failed else "running" if database == "ok" else "waiting"
+    is_ready = database == "ok" and relay == "running"
+    content: dict[str, Any] = {
+        "status": "ready" if is_ready else "not ready",
+        "database": database,
+        "relay": relay,
+        "broker": runtime.relay.broker,
+        "paused_queues": runtime.relay.paused,
+        "stuck_letters": stuck,
+    }
+    return JsonResponse(content, 200 if is_ready else 503)
+
+
+async def _database(runtime: Runtime) -> str:
+    try:
+        async with runtime.database() as db:
+            await overview.require_schema(db)
+    except DatabaseAwayError:
+        return "away"
+    except MigrationError as error:
+        return str(error)
+    except DRIVER_ERRORS as error:  # such as a password that was changed
+        return f"refused: {type(error).__name__}"
+    return "ok"
+
+
+async def _stuck(runtime: Runtime) -> int | None:
+    """Letters that the broker cannot hand to their dead-letter exchange; None when it does not say."""
+    try:
+        return sum(queue.stuck for queue in (await runtime.broker.queues()).values())
+    except BrokerViewError:
+        return None
+
+
+def metrics_router(*, public: bool) -> APIRouter:
+    """`/metrics`, with or without a key."""
+    made = APIRouter(tags=["health"], dependencies=[] if public else [Depends(Requires("read"))])
+
+    @made.get("/metrics", summary="Counters for Prometheus")
+    async def metrics(runtime: Context) -> Response:
+        async with runtime.database() as db:
+            counts = await overview.overview(db)
+        return Response(render(counts, runtime.relay.broker), media_type=CONTENT_TYPE)
+
+    return made

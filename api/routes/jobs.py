@@ -1,0 +1,161 @@
+"""Submit jobs, and follow them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import uuid4
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from api.auth import Requires, runtime_of
+from api.body import read_json
+from api.job_view import accepted_view, job_view
+from api.json_text import JsonResponse, encode, stored
+from api.problems import FieldError, Problem
+from api.runtime import Runtime
+from api.submission import KEY_HEADER, Submission, read_submission
+from storage import jobs
+from storage.api_keys import Principal
+from storage.jobs import IdempotencyConflictError, IdempotencyKey, Job, NewJob
+from storage.pool import AnyConnection
+from topology.messages import task_message
+from topology.spec import Topology
+
+ROUTE = "POST /jobs"
+FINAL_WITHOUT_RESULT = ("DEAD", "CANCELLED")
+
+router = APIRouter(tags=["jobs"])
+Context = Annotated[Runtime, Depends(runtime_of)]
+Submitter = Annotated[Principal, Depends(Requires("submit"))]
+
+SUBMISSION_SCHEMA: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": KEY_HEADER,
+            "in": "header",
+            "required": False,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+            "description": "Required here or as idempotency_key in the body.",
+        }
+    ],
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["type", "payload"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "type": {"type": "string", "description": "see GET /job-types"},
+                        "payload": {"type": "object", "description": "its schema stands in GET /job-types"},
+                        "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 255},
+                    },
+                },
+                "example": {
+                    "type": "payments.charge_order",
+                    "payload": {"order_id": "o-1", "amount_cents": 1999, "currency": "EUR"},
+                    "idempotency_key": "charge-o-1",
+                },
+            }
+        },
+    },
+}
+
+
+@router.post("/jobs", status_code=202, summary="Submit a job", openapi_extra=SUBMISSION_SCHEMA)
+async def submit(request: Request, runtime: Context, principal: Submitter) -> Response:
+    """Accept a job: 202 means committed, and published as soon as the broker takes it.
+
+    The same `Idempotency-Key` with the same type and payload gets the same answer, with
+    `Idempotent-Replayed: true`, and no second job; with others it is refused (422). A refused request
+    does not use its key up.
+    """
+    body = await read_json(request, runtime.config.api.body_limit)
+    asked = read_submission(runtime.config.topology, body, request.headers.getlist(KEY_HEADER))
+    key = IdempotencyKey(f"{principal.name} {ROUTE}", asked.key, asked.request)
+    try:
+        async with runtime.database() as db:
+            accepted = await jobs.submit(db, _new_job(asked, principal), key)
+    except IdempotencyConflictError as conflict:
+        raise Problem(
+            422,
+            "idempotency-conflict",
+            str(conflict),
+            [FieldError(KEY_HEADER, "was used for another request")],
+        ) from conflict
+    headers = {"Location": f"/jobs/{accepted.job.id}"}
+    if accepted.replayed:
+        headers["Idempotent-Replayed"] = "true"
+    else:
+        runtime.relay.submitted()
+    return JsonResponse(accepted_view(accepted.job), 202, headers)
+
+
+@router.get(
+    "/jobs/{job_id}", dependencies=[Depends(Requires("read"))], summary="A job with attempts and history"
+)
+async def show(job_id: str, runtime: Context) -> Response:
+    async with runtime.database() as db:
+        job = await _find(db, job_id)
+        return JsonResponse(job_view(job, await jobs.attempts(db, job_id)))
+
+
+@router.get(
+    "/jobs/{job_id}/result", dependencies=[Depends(Requires("read"))], summary="A finished job's result"
+)
+async def result(job_id: str, runtime: Context) -> Response:
+    """The result as JSON; 409 while there is none, and when there will be none."""
+    async with runtime.database() as db:
+        job = await _find(db, job_id)
+    if job.state == "SUCCEEDED":
+        return JsonResponse(stored(job.result))
+    if job.state in FINAL_WITHOUT_RESULT:
+        raise Problem(409, "no-result", f"job {job.id} is {job.state} ({job.reason}): it has no result")
+    raise Problem(
+        409,
+        "not-finished",
+        f"job {job.id} is {job.state}: it has no result yet",
+        headers={"Retry-After": "1"},
+    )
+
+
+@router.get("/job-types", dependencies=[Depends(Requires("read"))], summary="What may be submitted")
+async def job_types(runtime: Context) -> Response:
+    return JsonResponse({"job_types": job_types_view(runtime.config.topology)})
+
+
+def job_types_view(topology: Topology) -> list[dict[str, Any]]:
+    """The catalogue, each type with the JSON schema of its payload."""
+    return [
+        {
+            "name": job.name,
+            "queue": job.queue,
+            "summary": job.summary,
+            "payload": job.payload.model_json_schema(),
+        }
+        for job in topology.jobs
+    ]
+
+
+def _new_job(asked: Submission, principal: Principal) -> NewJob:
+    job_id, token = str(uuid4()), str(uuid4())
+    message = task_message(job_id, asked.job.name, asked.payload, token=token, origin="redrive-api")
+    return NewJob(
+        id=job_id,
+        type=asked.job.name,
+        queue=asked.job.queue,
+        payload=encode(asked.payload),
+        principal=principal.name,
+        properties=message.properties,
+        body=message.body,
+        token=token,
+    )
+
+
+async def _find(db: AnyConnection, job_id: str) -> Job:
+    # Postgres takes no NUL in a text, so no job has one in its id.
+    if "\x00" not in job_id and (job := await jobs.find(db, job_id)) is not None:
+        return job
+    raise Problem(404, "unknown-job", f"there is no job {job_id!r}")

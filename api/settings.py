@@ -1,0 +1,33 @@
+"""Settings of the API process."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ApiSettings(BaseSettings):
+    """What only the API needs to know. Built in entry points only.
+
+    Raises:
+        pydantic.ValidationError: a variable is wrong; it names the field.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="REDRIVE_API_", env_file=".env", extra="ignore", frozen=True)
+
+    docs: bool = Field(default=True, description="serve /docs and /openapi.json, without a key")
+    metrics_public: bool = Field(default=False, description="serve /metrics without a key")
+    # In the message a character may take three times its bytes (as escapes), and RabbitMQ 4 takes 16 MiB.
+    body_limit: int = Field(
+        default=1_048_576, ge=1_024, le=5_242_880, description="bytes of a request's body"
+    )
+    database_timeout_s: float = Field(
+        default=5.0, gt=0, le=60, description="seconds until a request gives up"
+    )
+    relay_batch: int = Field(default=200, ge=1, le=5_000, description="messages published at a time")
+    relay_poll_s: float = Field(
+        default=1.0, gt=0, le=60, description="seconds between looks at the outbox that nothing asked for"
+    )
+    publish_timeout_s: float = Field(
+        default=10.0, gt=0, le=120, description="seconds until a confirm is given up"
+    )

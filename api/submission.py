@@ -1,0 +1,125 @@
+"""What a submission asks for: pure checks of the parsed body and the idempotency key."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from api.json_text import encode
+from api.problems import FieldError, Problem, field_errors
+from topology.errors import UnknownJobTypeError
+from topology.spec import JobType, Topology
+
+KEY_HEADER = "Idempotency-Key"
+KEY_FIELD = "idempotency_key"
+MAX_KEY = 255
+# Printable ASCII: a key is the same whether it came in a header or in the body.
+_KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_FIELDS = ("type", "payload", KEY_FIELD)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A request that was found valid. `payload` has the model's defaults filled in."""
+
+    job: JobType
+    payload: dict[str, Any]
+    key: str
+    request: bytes  # sha256 of type and payload as they were sent
+
+
+def read_submission(topology: Topology, body: Any, key_headers: Sequence[str]) -> Submission:
+    """Check a parsed body and the values of its Idempotency-Key headers.
+
+    Raises:
+        Problem: 400 about the key, 422 about the rest; each wrong field is named.
+    """
+    if not isinstance(body, dict):
+        raise _invalid([FieldError("body", "must be a JSON object with type and payload")])
+    key = _key(body, key_headers)
+    errors = [FieldError(name, "is no field of a submission") for name in body if name not in _FIELDS]
+    job = _job_type(topology, body, errors)
+    payload = body.get("payload")
+    if not isinstance(payload, dict):
+        errors.append(FieldError("payload", "is required" if "payload" not in body else "must be an object"))
+    if job is None or not isinstance(payload, dict) or errors:
+        raise _invalid(errors)
+    request = hashlib.sha256(encode([job.name, payload])).digest()
+    return Submission(job, _complete(job, payload), key, request)
+
+
+def _key(body: dict[str, Any], headers: Sequence[str]) -> str:
+    """The one key that header and body name.
+
+    A header in double quotes is read as the string inside: the IETF draft makes the field a structured string
+    (draft-ietf-httpapi-idempotency-key-header-07, RFC 8941), while most clients send it bare.
+    """
+    given = [
+        (KEY_HEADER, value[1:-1] if re.fullmatch(r'".*"', value, re.DOTALL) else value) for value in headers
+    ]
+    if KEY_FIELD in body:
+        given.append((KEY_FIELD, body[KEY_FIELD]))
+    if not given:
+        raise _bad_key(KEY_HEADER, f"is required, as this header or as {KEY_FIELD} in the body")
+    for field, value in given:
+        if not isinstance(value, str):
+            raise _bad_key(field, "must be a string")
+        if len(value) > MAX_KEY:
+            raise _bad_key(field, f"is longer than {MAX_KEY} characters")
+        if not _KEY.fullmatch(value):
+            raise _bad_key(field, "must be printable ASCII, not empty, with no space at either end")
+    if len({value for _, value in given}) > 1:
+        raise _bad_key(given[-1][0], "differs from the key in the header")
+    return str(given[0][1])
+
+
+def _job_type(topology: Topology, body: dict[str, Any], errors: list[FieldError]) -> JobType | None:
+    name = body.get("type")
+    if not isinstance(name, str):
+        errors.append(FieldError("type", "is required" if "type" not in body else "must be a string"))
+        return None
+    try:
+        return topology.job(name)
+    except UnknownJobTypeError:
+        # 422, not 404: the resource /jobs exists, a field of the content is wrong.
+        known = ", ".join(job.name for job in topology.jobs)
+        errors.append(FieldError("type", f"is no job type here; known are: {known}"))
+        return None
+
+
+def _complete(job: JobType, payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload, checked by the job type's model, with its defaults filled in."""
+    try:
+        model = _validated(job, payload)
+    except ValidationError as error:
+        raise _invalid(field_errors(error, "payload")) from error
+    unset = set(type(model).model_fields) - model.model_fields_set
+    return {**payload, **model.model_dump(mode="json", include=unset, by_alias=True)}
+
+
+def _validated(job: JobType, payload: dict[str, Any]) -> Any:
+    """By JSON's rules: a strict model still takes a datetime from a string.
+
+    Except where pydantic's parser refuses what is JSON, a lone surrogate: Python's rules then name
+    the field, or take it where anything goes.
+    """
+    try:
+        return job.payload.model_validate_json(encode(payload))
+    except ValidationError as error:
+        if [found["type"] for found in error.errors(include_url=False)] != ["json_invalid"]:
+            raise
+    return job.payload.model_validate(payload)
+
+
+def _bad_key(field: str, message: str) -> Problem:
+    return Problem(400, "idempotency-key", f"{field} {message}", [FieldError(field, message)])
+
+
+def _invalid(errors: Sequence[FieldError]) -> Problem:
+    detail = "; ".join(f"{error.field}: {error.message}" for error in errors[:3])
+    return Problem(422, "invalid", detail, errors)

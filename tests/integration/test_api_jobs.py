@@ -1,0 +1,236 @@
+"""Jobs over HTTP, through a real uvicorn process, RabbitMQ and Postgres."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+TYPE = "payments.charge_order"
+CHARGE = {"order_id": "o-1", "amount_cents": 1999, "currency": "EUR"}
+MIB = 1_048_576
+
+
+@pytest.fixture
+def api(stack: Stack) -> httpx.Client:
+    stack.apply_topology()
+    stack.start_api()
+    return stack.http
+
+
+def charge(api: httpx.Client, key: str, **changed: Any) -> httpx.Response:
+    body = {"type": TYPE, "payload": {**CHARGE, **changed}}
+    return api.post("/jobs", json=body, headers={"Idempotency-Key": key})
+
+
+def jobs(stack: Stack) -> int:
+    return int(stack.database.value("select count(*) from redrive.jobs"))
+
+
+def published(stack: Stack, queue: str = "payments") -> list[dict[str, Any]]:
+    """Every message of a queue, once the outbox is empty."""
+    eventually(
+        lambda: stack.database.value("select count(*) from redrive.outbox") == 0, 10, "the outbox is empty"
+    )
+    return stack.vhost.get(queue, 1_000)
+
+
+def test_an_accepted_job_is_published_at_once_and_shown(stack: Stack) -> None:
+    stack.apply_topology()
+    stack.start_api(REDRIVE_API_RELAY_POLL_S="60")  # it does not wait for the next look
+    api = stack.http
+    first = charge(api, "k0").json()["id"]
+    eventually(
+        lambda: stack.job(first)["state"] == "QUEUED", 10, "the relay runs, and has nothing left to do"
+    )
+    stack.vhost.get("payments")
+    answer = charge(api, "k1")
+    assert answer.status_code == 202, answer.text
+    job = answer.json()
+    assert answer.headers["location"] == f"/jobs/{job['id']}"
+    assert "idempotent-replayed" not in answer.headers
+    assert (job["state"], job["attempt"], job["type"], job["queue"]) == ("PENDING", 1, TYPE, "payments")
+    eventually(lambda: stack.job(job["id"])["state"] == "QUEUED", 10, "the job is QUEUED")
+    (message,) = published(stack)
+    properties = message["properties"]
+    assert properties["headers"]["redrive-attempt"] == "1.1"
+    assert properties["headers"]["task"] == TYPE
+    assert properties["message_id"] == properties["correlation_id"] == job["id"]
+    assert properties["delivery_mode"] == 2
+    assert json.loads(base64.b64decode(message["payload"]))[:2] == [[], CHARGE]
+    shown = stack.job(job["id"])
+    assert [step["state"] for step in shown["history"]] == ["PENDING", "QUEUED"]
+    assert (shown["started_at"], shown["finished_at"], shown["result"], shown["attempts"]) == (
+        None,
+        None,
+        None,
+        [],
+    )
+
+
+def test_a_resent_request_gets_the_same_answer_and_no_second_job(api: httpx.Client, stack: Stack) -> None:
+    first = charge(api, "k1")
+    eventually(lambda: stack.job(first.json()["id"])["state"] == "QUEUED", 10, "the job has moved on")
+    again = charge(api, "k1")
+    by_body = api.post("/jobs", json={"type": TYPE, "payload": CHARGE, "idempotency_key": "k1"})
+    for answer in (again, by_body):
+        assert answer.status_code == 202
+        assert answer.headers["idempotent-replayed"] == "true"
+        assert answer.headers["location"] == first.headers["location"]
+        assert answer.content == first.content
+    assert jobs(stack) == 1
+    assert len(published(stack)) == 1
+
+
+def test_fifty_equal_requests_at_once_on_two_processes_make_one_job(api: httpx.Client, stack: Stack) -> None:
+    key = api.headers["Authorization"]
+    first = str(api.base_url)
+    stack.start_api()
+    urls = [first, str(stack.http.base_url)]
+    body = {"type": TYPE, "payload": CHARGE, "idempotency_key": "k1"}
+
+    def send(number: int) -> httpx.Response:
+        return httpx.post(f"{urls[number % 2]}/jobs", json=body, headers={"Authorization": key}, timeout=30)
+
+    with ThreadPoolExecutor(50) as threads:
+        answers = list(threads.map(send, range(50)))
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.content for answer in answers}) == 1
+    assert sum("idempotent-replayed" not in answer.headers for answer in answers) == 1
+    assert jobs(stack) == 1
+    assert len(published(stack)) == 1
+
+
+def test_a_key_belongs_to_its_request_and_to_its_caller(api: httpx.Client, stack: Stack) -> None:
+    assert charge(api, "k1").status_code == 202
+    conflict = charge(api, "k1", amount_cents=5)
+    assert conflict.status_code == 422
+    assert conflict.json()["errors"][0]["field"] == "Idempotency-Key"
+    other = json.loads(stack.command("api.keys_cli:main", "create", "other", "--json").stdout)["key"]
+    answer = api.post(
+        "/jobs",
+        json={"type": TYPE, "payload": {**CHARGE, "amount_cents": 5}, "idempotency_key": "k1"},
+        headers={"Authorization": f"Bearer {other}"},
+    )
+    assert answer.status_code == 202
+    assert "idempotent-replayed" not in answer.headers
+    assert jobs(stack) == 2
+
+
+def test_a_refused_request_does_not_use_its_key_up(api: httpx.Client) -> None:
+    assert charge(api, "k1", amount_cents=-1).status_code == 422
+    answer = charge(api, "k1")
+    assert answer.status_code == 202
+    assert "idempotent-replayed" not in answer.headers
+
+
+def chunks(size: int) -> Iterator[bytes]:
+    for start in range(0, size, 65_536):
+        yield b" " * min(65_536, size - start)
+
+
+BAD: list[tuple[str, int, str, dict[str, Any]]] = [
+    ("missing key", 400, "Idempotency-Key", {"json": {"type": TYPE, "payload": CHARGE}}),
+    ("not json", 400, "body", {"content": b"{"}),
+    ("empty", 400, "body", {"content": b""}),
+    ("not utf-8", 400, "body", {"content": b'{"a": "\xff"}'}),
+    ("unknown type", 422, "type", {"json": {"type": "nope", "payload": {}, "idempotency_key": "k"}}),
+    ("no payload", 422, "payload", {"json": {"type": TYPE, "idempotency_key": "k"}}),
+    ("array", 422, "body", {"content": b"[]"}),
+    ("nan", 422, "payload.amount_cents", {"content": b'{"payload": {"amount_cents": NaN}}'}),
+    ("infinity", 422, "payload.amount_cents", {"content": b'{"payload": {"amount_cents": Infinity}}'}),
+    ("1e400", 422, "payload.amount_cents", {"content": b'{"payload": {"amount_cents": 1e400}}'}),
+    ("duplicate key", 422, "type", {"content": b'{"type": "a", "type": "b"}'}),
+    ("deep", 422, "body", {"content": b"[" * 100_000}),
+    ("deep and closed", 422, "body", {"content": b"[" * 100_000 + b"]" * 100_000}),
+    ("content type", 415, "Content-Type", {"content": b"{}", "headers": {"Content-Type": "text/plain"}}),
+    (
+        "charset",
+        415,
+        "Content-Type",
+        {"content": b"{}", "headers": {"Content-Type": "application/json; charset=utf-16"}},
+    ),
+    ("no content type", 415, "Content-Type", {"content": b"{}", "headers": {"Content-Type": ""}}),
+    ("too large", 413, "body", {"content": b" " * (MIB + 1)}),
+    ("too large in chunks", 413, "body", {"content": chunks(4 * MIB)}),
+    ("long key", 400, "Idempotency-Key", {"json": {}, "headers": {"Idempotency-Key": "k" * 10_000}}),
+    (
+        "unequal keys",
+        400,
+        "idempotency_key",
+        {"json": {"idempotency_key": "a"}, "headers": {"Idempotency-Key": "b"}},
+    ),
+    ("empty key", 400, "idempotency_key", {"json": {"idempotency_key": ""}}),
+    ("nul in key", 400, "idempotency_key", {"json": {"idempotency_key": "a\x00"}}),
+]
+
+
+def test_bad_requests_are_problems_that_name_the_field_and_store_nothing(
+    api: httpx.Client, stack: Stack
+) -> None:
+    for name, status, field, request in BAD:
+        headers = {"Content-Type": "application/json"} | request.pop("headers", {})
+        answer = api.post("/jobs", headers=headers, **request)
+        assert (name, answer.status_code) == (name, status), answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        problem = answer.json()
+        assert (name, problem["status"], problem["errors"][0]["field"]) == (name, status, field)
+        assert problem.keys() == {"type", "title", "status", "detail", "errors"}
+    assert jobs(stack) == 0
+    assert stack.database.value("select count(*) from redrive.idempotency_keys") == 0
+    assert charge(api, "k").status_code == 202  # and it still works
+
+
+def test_a_body_of_exactly_the_limit_is_read(api: httpx.Client) -> None:
+    body = {
+        "type": "emails.send_email",
+        "payload": {"email_key": "e", "to": "a@b.cd", "subject": "s", "body": ""},
+    }
+    room = MIB - len(json.dumps(body).encode())
+    body["payload"]["body"] = "x" * room  # type: ignore[index]
+    text = json.dumps(body).encode()
+    assert len(text) == MIB
+    headers = {"Idempotency-Key": "k", "Content-Type": "application/json"}
+    assert api.post("/jobs", content=text, headers=headers).status_code == 202
+    assert api.post("/jobs", content=text + b" ", headers=headers).status_code == 413
+
+
+def test_nul_and_lone_surrogates_travel_unharmed(api: httpx.Client, stack: Stack) -> None:
+    payload = {"event_id": "e", "kind": "k", "data": {"text": "a\ud800\x00b", "\udfff": 1}}
+    text = json.dumps({"type": "webhooks.handle_webhook", "payload": payload, "idempotency_key": "k"})
+    answer = api.post("/jobs", content=text, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 202, answer.text
+    (message,) = published(stack, "webhooks")
+    assert json.loads(base64.b64decode(message["payload"]))[1] == payload
+    assert json.loads(stack.database.value("select payload from redrive.jobs")) == payload
+
+
+def test_results_are_given_when_there_is_one(api: httpx.Client, stack: Stack) -> None:
+    job_id = charge(api, "k1").json()["id"]
+    assert api.get("/jobs/no-such-job").status_code == 404
+    assert api.get("/jobs/no-such-job/result").status_code == 404
+    assert api.get("/jobs/a%00b").status_code == 404
+    waiting = api.get(f"/jobs/{job_id}/result")
+    assert (waiting.status_code, waiting.json()["type"]) == (409, "urn:redrive:problem:not-finished")
+    done = "update redrive.jobs set state = 'SUCCEEDED', result = $1, finished_at = now()"
+    stack.database.execute(done, b'{"paid": true, "rate": NaN, "note": "\\ud800"}')
+    answer = api.get(f"/jobs/{job_id}/result")
+    assert answer.status_code == 200
+    assert answer.json() == {"paid": True, "rate": {"$float": "NaN"}, "note": "\ud800"}
+    assert api.get(f"/jobs/{job_id}").json()["result"] == answer.json()
+    stack.database.execute("update redrive.jobs set state = 'DEAD', reason = 'exception', result = null")
+    dead = api.get(f"/jobs/{job_id}/result")
+    assert (dead.status_code, dead.json()["type"]) == (409, "urn:redrive:problem:no-result")
+
+
+def test_unknown_routes_and_methods_are_problems_too(api: httpx.Client) -> None:
+    for answer, status in ((api.get("/nope"), 404), (api.delete("/jobs/x"), 405)):
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")

@@ -1,0 +1,127 @@
+"""Dead letters and replays over HTTP, with the real dead-letter consumer beside the API."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pika
+import pytest
+
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+from topology.address import AmqpAddress
+from topology.declare import connection
+
+
+@pytest.fixture
+def running(stack: Stack) -> Stack:
+    stack.apply_topology()
+    stack.start_api()
+    stack.start_consumer()
+    return stack
+
+
+def reject(stack: Stack, queue: str) -> None:
+    """What a worker does with a message that it cannot work."""
+    with connection(AmqpAddress.parse(stack.vhost.amqp_url), "test") as opened:
+        channel = opened.channel()
+        method, _, _ = channel.basic_get(queue)
+        assert method is not None
+        channel.basic_reject(method.delivery_tag, requeue=False)
+
+
+def letters(stack: Stack, count: int, **query: str | int) -> list[dict[str, Any]]:
+    def listed() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (
+            stack.http.get("/dead-letters", params=query).raise_for_status().json()["letters"]
+        )
+        assert len(found) == count
+        return found
+
+    return eventually(listed, 15, f"{count} letters are stored")
+
+
+def test_letters_are_listed_filtered_paged_and_shown_with_their_bytes(running: Stack) -> None:
+    body = b"\xff\x00 no JSON"
+    running.publish("payments", body, pika.BasicProperties(message_id="m-1", headers={"n": 5}))
+    reject(running, "payments")
+    running.publish("emails.dlq", b"{}")
+    both = letters(running, 2)
+    (letter,) = letters(running, 1, queue="payments")
+    named = {
+        "id",
+        "queue",
+        "reason",
+        "state",
+        "message_id",
+        "job_id",
+        "task",
+        "group",
+        "body_sha256",
+        "body_size",
+    }
+    named |= {"dead_at", "stored_at", "deaths", "headers", "attempts", "replays"}
+    assert named <= letter.keys()
+    assert (letter["state"], letter["message_id"], letter["body_size"]) == ("open", "m-1", len(body))
+    assert letter["body_sha256"] == hashlib.sha256(body).hexdigest()
+    assert (letter["deaths"][0]["queue"], letter["deaths"][0]["reason"]) == ("payments", "rejected")
+    assert letter["headers"]["n"] == 5
+    dossier = running.http.get(f"/dead-letters/{letter['id']}").raise_for_status().json()
+    assert dossier["body"] == {"hex": body.hex()}
+    assert dossier["target"] == "payments"
+    first = running.http.get("/dead-letters", params={"limit": 1}).json()
+    second = running.http.get("/dead-letters", params={"limit": 1, "cursor": first["next_cursor"]}).json()
+    assert [first["letters"][0]["id"], second["letters"][0]["id"]] == [letter["id"] for letter in both]
+    assert second["next_cursor"] is None
+    discarded = running.http.get("/dead-letters", params={"state": "discarded"}).json()
+    assert discarded == {"letters": [], "next_cursor": None}
+    metrics = running.http.get("/metrics").text
+    assert f'redrive_dead_letters{{queue="payments",reason="{letter["reason"]}",state="open"}} 1' in metrics
+    for path in ("/dead-letters/999", "/replays/none"):
+        assert running.http.get(path).status_code == 404
+    for query in ({"state": "gone"}, {"limit": 0}, {"queue": "a\x00"}, {"cursor": "x"}):
+        answer = running.http.get("/dead-letters", params=query)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, next(iter(query)))
+
+
+def test_a_replay_is_created_once_carried_out_and_shown(running: Stack) -> None:
+    running.publish("payments", b"work again", pika.BasicProperties(message_id="m-1"))
+    reject(running, "payments")
+    (letter,) = letters(running, 1)
+    asked = {"letter_ids": [letter["id"]], "rate": 100, "note": "fixed"}
+    answer = running.http.post("/replays", json=asked)
+    assert answer.status_code == 202, answer.text
+    plan = answer.json()
+    assert (plan["state"], plan["requested_by"][:5], plan["note"]) == ("running", "test-", "fixed")
+    assert [item["letter_id"] for item in plan["items"]] == [letter["id"]]
+    eventually(lambda: running.depth("payments") == 1, 15, "the letter is back in its queue")
+    again = running.http.post("/replays", json=asked)
+    assert again.status_code == 409
+    assert f"letter {letter['id']}" in again.json()["errors"][0]["message"]
+    shown = running.http.get(answer.headers["location"]).raise_for_status().json()
+    assert shown["items"][0]["state"] == "published"
+    assert [one["id"] for one in running.http.get("/replays").json()["replays"]] == [plan["id"]]
+    dossier = running.http.get(f"/dead-letters/{letter['id']}").json()
+    assert dossier["state"] in ("replaying", "replayed")
+    assert [replay["replay_id"] for replay in dossier["replays"]] == [plan["id"]]
+
+
+BAD: list[tuple[Any, str]] = [
+    ({}, "letter_ids"),
+    ({"letter_ids": []}, "letter_ids"),
+    ({"letter_ids": [True]}, "letter_ids.0"),
+    ({"letter_ids": [2**63]}, "letter_ids.0"),
+    ({"letter_ids": [12345]}, "letter_ids"),
+    ({"letter_ids": [1], "rate": 0}, "rate"),
+    ({"letter_ids": [1], "by": "me"}, "by"),
+    ([], "body"),
+]
+
+
+def test_a_bad_replay_request_names_its_field_and_plans_nothing(stack: Stack) -> None:
+    stack.start_api()
+    for body, field in BAD:
+        answer = stack.http.post("/replays", json=body)
+        assert (body, answer.status_code, answer.json()["errors"][0]["field"]) == (body, 422, field)
+    assert stack.http.get("/replays").json() == {"replays": []}

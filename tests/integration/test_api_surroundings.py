@@ -1,0 +1,133 @@
+"""Keys, settings, queues, health and metrics of a real API process."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import httpx
+import pytest
+
+from tests.support.databases import Database
+from tests.support.processes import Processes
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+CHARGE = {"order_id": "o", "amount_cents": 5, "currency": "EUR"}
+
+
+def test_keys_open_what_their_scopes_say_until_they_are_revoked(stack: Stack) -> None:
+    stack.start_api()
+    reader = json.loads(
+        stack.command("api.keys_cli:main", "create", "ops", "--scope", "read", "--json").stdout
+    )
+    assert reader["scopes"] == ["read"]
+    headers = {"Authorization": f"Bearer {reader['key']}"}
+    body = {"type": "payments.charge_order", "payload": CHARGE, "idempotency_key": "k"}
+    with httpx.Client(base_url=stack.http.base_url, headers=headers) as client:
+        assert client.get("/job-types").status_code == 200
+        refused = client.post("/jobs", json=body)
+        assert refused.status_code == 403
+        assert 'scope="submit"' in refused.headers["www-authenticate"]
+        assert stack.command("api.keys_cli:main", "revoke", "ops").returncode == 0
+        assert client.get("/job-types").status_code == 401
+        assert client.get("/job-types", headers={"Authorization": "Bearer rdk_unknown"}).status_code == 401
+
+
+def test_keys_are_listed_without_the_key_and_a_name_is_given_once(stack: Stack) -> None:
+    made = stack.command("api.keys_cli:main", "create", "shop")
+    key = made.stdout.strip()
+    assert key.startswith("rdk_")
+    assert stack.command("api.keys_cli:main", "create", "shop").returncode == 4
+    assert stack.command("api.keys_cli:main", "create", "a b").returncode == 2
+    assert stack.command("api.keys_cli:main", "revoke", "nobody").returncode == 1
+    listed = stack.command("api.keys_cli:main", "list", "--json").stdout
+    assert [json.loads(line)["scopes"] for line in listed.splitlines()] == [["submit", "read", "operate"]]
+    assert key not in listed
+    assert key.encode() not in stack.database.value("select key_hash from redrive.api_keys")
+
+
+def test_queues_job_types_health_and_metrics_show_what_is_there(stack: Stack) -> None:
+    stack.apply_topology()
+    stack.start_api()
+    for number in range(3):
+        stack.submit("payments.charge_order", CHARGE, f"k{number}")
+    stack.publish("payments.dlq", b"x")
+
+    def counted() -> bool:
+        answer = stack.http.get("/queues").raise_for_status().json()
+        assert answer["broker"] == "ok"
+        shown = {queue["name"]: queue for queue in answer["queues"]}
+        assert set(shown) == {"payments", "inventory", "reports", "webhooks", "emails"}
+        payments = shown["payments"]
+        assert (payments["depth"], payments["dlq_depth"], payments["jobs"]) == (3, 1, {"QUEUED": 3})
+        assert (payments["retrying"], payments["stuck"], payments["outbox"]["messages"]) == (0, 0, 0)
+        return True
+
+    eventually(counted, 15, "the management API counts the messages")
+    types = {job["name"]: job for job in stack.http.get("/job-types").json()["job_types"]}
+    assert types["payments.charge_order"]["payload"]["required"] == ["order_id", "amount_cents", "currency"]
+    ready = httpx.get(f"{stack.http.base_url}/readyz")
+    assert ready.status_code == 200
+    assert ready.json() == {
+        "status": "ready",
+        "database": "ok",
+        "relay": "running",
+        "broker": "ok",
+        "paused_queues": [],
+        "stuck_letters": 0,
+    }
+    assert httpx.get(f"{stack.http.base_url}/healthz").json() == {"status": "alive"}
+    metrics = stack.http.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'redrive_jobs{queue="payments",state="QUEUED"} 3' in metrics.text.splitlines()
+    assert stack.http.get("/openapi.json").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("REDRIVE_DATABASE_URL", ""),
+        ("REDRIVE_DATABASE_URL", "mysql://x/y"),
+        ("REDRIVE_AMQP_URL", "amqp://h//"),
+        ("REDRIVE_MANAGEMENT_URL", "none"),
+        ("REDRIVE_API_BODY_LIMIT", "many"),
+        ("REDRIVE_TOPOLOGY", "no.such:THING"),
+    ],
+)
+def test_a_wrong_setting_is_refused_at_start_and_named(processes: Processes, name: str, value: str) -> None:
+    settings = {
+        "REDRIVE_DATABASE_URL": "postgresql://u:secret@127.0.0.1:1/x",
+        "REDRIVE_AMQP_URL": "amqp://127.0.0.1:1/",
+        "REDRIVE_MANAGEMENT_URL": "http://127.0.0.1:1",
+    } | {name: value}
+    process = processes.start(
+        "api", [sys.executable, "-m", "uvicorn", "api.app:app", "--port", "0"], settings
+    )
+    assert process.wait() == 2
+    assert f"{name}" in process.log
+    assert "Traceback" not in process.log
+    assert "secret" not in process.log
+
+
+def test_a_missing_setting_is_named(processes: Processes) -> None:
+    process = processes.start("api", [sys.executable, "-m", "uvicorn", "api.app:app", "--port", "0"], {})
+    assert process.wait() == 2
+    for name in ("REDRIVE_DATABASE_URL", "REDRIVE_AMQP_URL"):
+        assert f"{name}: Field required" in process.log
+
+
+def test_an_unmigrated_database_is_waited_for_and_the_command_is_told(
+    empty_database: Database, stack: Stack, processes: Processes
+) -> None:
+    process = processes.start_module(
+        "api",
+        "uvicorn",
+        "api.app:app",
+        "--port",
+        "0",
+        env=stack.settings | {"REDRIVE_DATABASE_URL": empty_database.url},
+    )
+    process.wait_for_log("Run: storage migrate")
+    process.terminate()
+    assert "Application shutdown complete" in process.log

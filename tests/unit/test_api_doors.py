@@ -1,0 +1,104 @@
+"""No route is open but those that are meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.routing import BaseRoute
+
+from api.application import create_app
+from api.auth import hash_key, new_key
+from api.runtime import Config, Runtime
+from api.settings import ApiSettings
+from storage.settings import StorageSettings
+from topology.address import AmqpAddress
+from topology.catalogue import TOPOLOGY
+
+OPEN = {"/healthz", "/readyz"}
+DOCS = {"/docs", "/openapi.json", "/docs/oauth2-redirect"}
+
+
+def application(**settings: Any) -> FastAPI:
+    """The app over servers that do not exist: who is refused never gets as far."""
+    config = Config(
+        ApiSettings.model_validate(settings),
+        StorageSettings.model_validate({"database_url": "postgresql://u:p@127.0.0.1:1/none"}),
+        TOPOLOGY,
+        AmqpAddress.parse("amqp://127.0.0.1:1/"),
+        "http://127.0.0.1:1",
+    )
+    app = create_app(config)
+    app.state.runtime = Runtime(config)
+    return app
+
+
+def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
+    for route in _flat(app.routes):
+        for method in sorted(getattr(route, "methods", None) or ()):
+            yield method, str(getattr(route, "path", ""))
+
+
+def _flat(found: list[BaseRoute]) -> Iterator[BaseRoute]:
+    for route in found:
+        # FastAPI keeps an included router as one route; walked as they are, its routes would go unchecked.
+        router = getattr(route, "original_router", route)
+        if inner := getattr(router, "routes", None):
+            yield from _flat(inner)
+        else:
+            yield route
+
+
+@pytest.mark.anyio
+async def test_every_route_but_health_and_docs_is_refused_without_a_key() -> None:
+    app = application()
+    found = list(routes(app))
+    assert {path for _, path in found} >= {*app.openapi()["paths"], "/jobs", "/metrics"}
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        for method, path in found:
+            answer = await client.request(method, path.replace("{", "").replace("}", ""))
+            if path in OPEN | DOCS:
+                assert answer.status_code != 401, (method, path)
+            else:
+                assert answer.status_code == 401, (method, path)
+                assert answer.headers["www-authenticate"].startswith("Bearer")
+                if method != "HEAD":
+                    assert answer.headers["content-type"] == "application/problem+json"
+                    assert answer.json()["status"] == 401
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("value", ["rdk_x", "Basic cmRrX3g6", "Bearer", "Bearer "])
+async def test_what_is_no_bearer_key_is_refused(value: str) -> None:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(application()), base_url="http://test"
+    ) as client:
+        answer = await client.get("/job-types", headers={"Authorization": value})
+    assert answer.status_code == 401
+
+
+def test_docs_and_metrics_follow_their_switches() -> None:
+    closed = {path for _, path in routes(application(docs=False))}
+    assert not closed & DOCS
+    assert {path for _, path in routes(application())} >= DOCS
+
+
+@pytest.mark.anyio
+async def test_metrics_are_open_only_by_their_switch() -> None:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(application(metrics_public=True)), base_url="http://test"
+    ) as client:
+        assert (await client.get("/metrics")).status_code == 503  # asked for, but there is no database
+
+
+def test_keys_are_long_random_and_stored_only_as_a_digest() -> None:
+    first, second = new_key(), new_key()
+    assert first != second
+    assert first.startswith("rdk_")
+    assert len(first) >= 4 + 43  # 256 bits in base64url
+    assert len(hash_key(first)) == 32
+    assert hash_key(first) != hash_key(second)

@@ -1,0 +1,81 @@
+"""Strict JSON in, any stored JSON out."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from api.json_text import MAX_DEPTH, JsonFault, JsonResponse, encode, parse, shown_time, stored
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "words"),
+    [
+        (b'{"payload": {"a": [1, NaN]}}', "payload.a.1", "NaN"),
+        (b'{"a": -Infinity}', "a", "-Infinity"),
+        (b'{"payload": {"amount": 1e400}}', "payload.amount", "range of a double"),
+        (b'{"a": {"b": 1, "b": 1}}', "a.b", "twice"),
+        (b'{"a": [1, 1e999], "a": 2}', "a", "twice"),
+        (b'{"n": ' + b"9" * 500 + b"}", "n", "400 digits"),
+        (b"[" * 70 + b"]" * 70, ".".join("0" * 64), "64 levels"),
+        (b"[" * 100_000, "", "64 levels"),
+        (b'{"a":' * 100_000, "", "64 levels"),
+    ],
+)
+def test_what_is_not_taken_is_named_with_its_path(text: bytes, path: str, words: str) -> None:
+    with pytest.raises(JsonFault, match=words) as caught:
+        parse(text)
+    assert caught.value.path == path
+    assert not caught.value.syntax
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"{'a': 1}", b'{"a": 1} x', b"\xff\xfe", b'"\xed\xa0\x80"', b"\xef\xbb\xbf{}"]
+)
+def test_what_is_no_json_is_a_fault_of_syntax(text: bytes) -> None:
+    with pytest.raises(JsonFault) as caught:
+        parse(text)
+    assert caught.value.syntax
+
+
+def test_allowed_values_arrive_as_they_are() -> None:
+    text = b'{"nul": "\\u0000", "lone": "\\ud800", "big": 12345678901234567890123, "tiny": 1e-400, "n": null}'
+    assert parse(text) == {
+        "nul": "\x00",
+        "lone": "\ud800",
+        "big": 12345678901234567890123,
+        "tiny": 0.0,
+        "n": None,
+    }
+    deep = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
+    assert json.dumps(parse(deep)).encode() == deep
+
+
+def test_encoding_is_canonical_and_keeps_lone_surrogates() -> None:
+    assert (
+        encode({"b": "\ud800", "a": "é"})
+        == encode({"a": "é", "b": "\ud800"})
+        == b'{"a":"\\u00e9","b":"\\ud800"}'
+    )
+    assert parse(encode({"b": "\ud800\x00"})) == {"b": "\ud800\x00"}
+
+
+def test_stored_json_that_is_none_of_strict_json_is_shown_tagged() -> None:
+    value = stored(b'{"a": NaN, "b": [-Infinity, 1e999, -1e999], "c": "\\ud800", "d": 1.5}')
+    assert value == {
+        "a": {"$float": "NaN"},
+        "b": [{"$float": "-Infinity"}, {"$float": "Infinity"}, {"$float": "-Infinity"}],
+        "c": "\ud800",
+        "d": 1.5,
+    }
+    assert json.loads(bytes(JsonResponse(value).body)) == value
+    assert stored(None) is None
+
+
+def test_times_are_shown_in_utc() -> None:
+    at = datetime(2025, 3, 1, 12, 0, 0, 250_000, tzinfo=timezone(timedelta(hours=2)))
+    assert shown_time(at) == "2025-03-01T10:00:00.250000Z"
+    assert shown_time(datetime(2025, 3, 1, tzinfo=UTC)) == "2025-03-01T00:00:00Z"
+    assert shown_time(None) is None
