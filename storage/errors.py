@@ -36,7 +36,8 @@ def is_transient(error: BaseException) -> bool:
         # asyncpg reports a connection that died between two statements this way.
         text = str(error)
         return "closed" in text or "connection" in text
-    return isinstance(error, OSError | TimeoutError)
+    # Its state machine is confused by a connection that was cut at a bad moment; a new one is not.
+    return isinstance(error, asyncpg.InternalClientError | OSError | TimeoutError)
 
 
 @contextmanager
@@ -48,7 +49,7 @@ def translate(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
         if is_transient(error):
             raise DatabaseAwayError(f"Postgres is away ({what}): {error or type(error).__name__}") from error
         raise
