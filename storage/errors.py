@@ -39,10 +39,8 @@ def is_transient(error: BaseException) -> bool:
         # asyncpg reports a connection that died between two statements this way.
         text = str(error)
         return "closed" in text or "connection" in text
-    if isinstance(error, asyncpg.InternalClientError):
-        # And so, when the server's farewell arrived just before the statement was sent.
-        return "cannot switch to state" in str(error)
-    return isinstance(error, OSError | TimeoutError)
+    # Its state machine is confused by a connection that was cut at a bad moment; a new one is not.
+    return isinstance(error, asyncpg.InternalClientError | OSError | TimeoutError)
 
 
 @contextmanager

@@ -23,6 +23,11 @@ CREATE TABLE redrive.jobs (
     lease_until  timestamptz,
     -- No renewal moves lease_until past this: start + time limit + grace.
     lease_cap    timestamptz,
+    -- Celery's count of retries for the attempt that waits, and what Task.retry changed for it (JSON): its
+    -- message can be made again from an older one.
+    retries         integer NOT NULL DEFAULT 0,
+    retry_arguments bytea,
+    retry_options   bytea,
     origin       text NOT NULL DEFAULT 'api' CHECK (origin IN ('api', 'celery')),
     principal    text,
     payload      bytea,

@@ -25,6 +25,7 @@ ENTRY_POINTS = {
     "storage/cli.py",
     "topology/cli.py",
     "workers/app.py",
+    "workers/settings.py",  # an adopter's `Redrive(…)` is their entry point
 }
 BROKER_ARGUMENT = re.compile(r"x-[a-z]+(-[a-z]+)*")
 SQL = re.compile(

@@ -1,0 +1,81 @@
+"""Postgres from synchronous code: one event loop in a thread, and a small pool on it.
+
+Made after a fork, in the process that uses it: neither loops nor connections survive one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import asyncpg
+
+from storage.errors import translate
+from storage.pool import open_pool
+from storage.settings import StorageSettings
+
+T = TypeVar("T")
+# How long a cancelled statement may take to end before its caller goes on without it.
+CANCEL_TIMEOUT_S = 5.0
+
+
+class LoopThread:
+    """An event loop in a daemon thread, for callers that are not async themselves."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run to the end and return the result.
+
+        An exception that hits the caller meanwhile (a soft time limit) cancels the coroutine and waits for
+        it, so that it does not go on behind the caller's back.
+        """
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("called from the loop itself: it would wait for itself; use the async form")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            if not future.done():
+                ended = threading.Event()
+                future.add_done_callback(lambda _: ended.set())
+                self.loop.call_soon_threadsafe(future.cancel)
+                ended.wait(CANCEL_TIMEOUT_S)
+            raise
+
+
+class Database:
+    """A pool that is opened at first use. The async methods are for the loop, `run` for everyone else."""
+
+    def __init__(self, settings: StorageSettings, loop: LoopThread, name: str) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._name = name
+        self._pool: asyncpg.Pool | None = None
+        self._opening = asyncio.Lock()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run(coroutine)
+
+    async def acquire(self) -> asyncpg.Connection:
+        """A connection of the pool; give it back with `release`.
+
+        Raises:
+            storage.errors.DatabaseAwayError
+        """
+        with translate("get a connection"):
+            async with self._opening:
+                if self._pool is None:
+                    self._pool = await open_pool(self._settings, self._name)
+            connection: Any = await self._pool.acquire(timeout=self._settings.database_timeout_s)
+        return connection  # type: ignore[no-any-return]  # the pool's proxy of a Connection
+
+    async def release(self, connection: asyncpg.Connection) -> None:
+        assert self._pool is not None
+        await self._pool.release(connection)  # type: ignore[arg-type]  # see acquire

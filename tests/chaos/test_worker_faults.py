@@ -1,0 +1,174 @@
+"""Workers killed, connections cut: nothing is lost, and each effect happens once."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.databases import Database
+from tests.support.processes import Processes
+from tests.support.proxy import TcpProxy
+from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually
+from tests.support.work import Work
+
+
+@pytest.fixture
+def work(vhost: Vhost, database: Database, processes: Processes) -> Work:
+    return Work(vhost, database, processes)
+
+
+def effects(work: Work) -> int:
+    return int(work.database.value("select count(*) from redrive.sample_emails"))
+
+
+def runs(path: Path) -> Counter[str]:
+    return Counter(line.split()[0] for line in path.read_text().splitlines()) if path.exists() else Counter()
+
+
+def test_a_killed_workers_job_is_finished_by_another_with_one_effect(work: Work, tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    first = work.start()
+    job = work.submit("t.mark", key="k", seconds=3.0, path=str(path))
+    eventually(lambda: work.job(job)["lease_cap"], 20, "the job runs, and that is on record")
+    first.kill()
+    work.start()
+    assert work.result(job) == "done"
+    assert [attempt["outcome"] for attempt in work.attempts(job)] == ["lost", "succeeded"]
+    assert work.attempts(job)[0]["reason"] == "worker_lost"
+    assert effects(work) == 1
+    work.until_settled()
+
+
+def test_a_worker_that_is_told_to_stop_finishes_what_runs_and_gives_back_the_rest(
+    work: Work, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs"
+    first = work.start()
+    jobs = [work.submit("t.mark", key=f"k{n}", seconds=0.5, path=str(path)) for n in range(12)]
+    eventually(lambda: len(runs(path)) >= 2, 20, "two jobs run")
+    assert first.terminate(40) == 0
+    work.start()
+    for job in jobs:
+        assert work.result(job) == "done"
+    assert set(runs(path).values()) == {1}, "none ran twice"
+    assert all(work.job(job)["crashes"] == 0 for job in jobs)
+    assert effects(work) == len(jobs)
+
+
+def test_cut_database_connections_are_survived(work: Work, tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    worker = work.start()
+    jobs = [work.submit("t.mark", key=f"k{n}", seconds=0.1, path=str(path)) for n in range(40)]
+    for count in (5, 15, 25):
+        eventually(lambda count=count: len(runs(path)) >= count, 30, f"{count} jobs ran")  # type: ignore[misc]
+        work.database.cut_connections()
+    for job in jobs:
+        work.until(job, "SUCCEEDED", 40)
+    assert effects(work) == len(jobs)
+    assert work.letters() == []
+    assert worker.exit_code is None
+
+
+def test_a_cut_broker_connection_is_survived_and_nothing_runs_twice(work: Work, tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    worker = work.start()
+    jobs = [work.submit("t.mark", key=f"k{n}", seconds=0.3, path=str(path)) for n in range(20)]
+    eventually(lambda: len(runs(path)) >= 4, 20, "jobs run")
+    for connection in work.vhost.management.get(f"/api/vhosts/{work.vhost.vhost}/connections").json():
+        work.vhost.management.delete(f"/api/connections/{connection['name']}")
+    for job in jobs:
+        assert work.result(job) == "done"
+    assert set(runs(path).values()) == {1}
+    work.until_settled(60)
+    assert work.letters() == []
+    assert worker.exit_code is None
+
+
+def test_a_cold_shutdown_gives_back_what_it_kills(work: Work, tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    first = work.start()
+    job = work.submit("t.mark", key="k", seconds=4.0, path=str(path))
+    eventually(lambda: runs(path)[job] == 1, 20, "the job runs")
+    first.send(signal.SIGQUIT)
+    first.wait(30)
+    work.start()
+    work.until(job, "SUCCEEDED")
+    assert work.job(job)["crashes"] == 0
+    assert effects(work) == 1
+
+
+def test_what_waited_in_a_killed_workers_hands_is_not_counted_as_a_crash(work: Work, tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    first = work.start(concurrency=1)
+    work.result(work.submit("t.add", x=1, y=1))  # from now on with the full window
+    jobs = [work.submit("t.mark", key=f"k{n}", seconds=2.0, path=str(path)) for n in range(4)]
+    eventually(lambda: all(work.job(job)["state"] == "RUNNING" for job in jobs), 10, "all are claimed")
+    running = [job for job in jobs if runs(path)[job]]
+    eventually(lambda: work.job(running[0])["lease_cap"], 5, "its start is on record")
+    first.kill()
+    work.start(concurrency=4)
+    for job in jobs:
+        assert work.result(job) == "done"
+    assert {job: work.job(job)["crashes"] for job in jobs} == {job: int(job in running) for job in jobs}
+    assert len(running) == 1
+    assert effects(work) == len(jobs)
+
+
+def test_a_job_that_kills_the_worker_itself_is_dead_at_the_bound_and_no_other(work: Work) -> None:
+    good = [work.submit("t.mark", key=f"k{n}") for n in range(6)]
+    bad = work.submit("t.kill_worker")
+    good += [work.submit("t.mark", key=f"l{n}") for n in range(6)]
+    for _ in range(6):
+        worker = work.start(ready=False)
+        eventually(
+            lambda worker=worker: worker.exit_code is not None or work.job(bad)["state"] == "DEAD",  # type: ignore[misc]
+            40,
+            "the worker is killed, or the job is dead",
+        )
+        if work.job(bad)["state"] == "DEAD":
+            break
+    for job in good:
+        work.until(job, "SUCCEEDED")
+    assert work.job(bad)["reason"] == "worker_lost"
+    assert effects(work) == len(good)
+    work.until_letters(1)
+
+
+def test_postgres_away_for_a_while_burns_no_attempt(
+    work: Work, proxy: Callable[..., TcpProxy], tmp_path: Path
+) -> None:
+    path = tmp_path / "runs"
+    through = proxy(work.database.url)
+    worker = work.start(REDRIVE_DATABASE_URL=through.url, REDRIVE_WORKER_PATIENCE_S="1")
+    jobs = [work.submit("t.mark", key=f"k{n}", seconds=0.2, path=str(path)) for n in range(10)]
+    eventually(lambda: len(runs(path)) >= 2, 20, "jobs run")
+    through.refuse()
+    worker.wait_for_log("consuming nothing")
+    jobs += [work.submit("t.mark", key=f"l{n}", path=str(path)) for n in range(10)]
+    eventually(lambda: worker.log.count("consuming nothing") >= 4, 20, "it is away for some seconds")
+    through.resume()
+    worker.wait_for_log("the database is back")
+    for job in jobs:
+        work.until(job, "SUCCEEDED", 40)
+        assert work.job(job)["crashes"] == 0
+    assert effects(work) == len(jobs)
+    assert work.letters() == []
+
+
+def test_retries_survive_a_broker_that_is_away(work: Work, proxy: Callable[..., TcpProxy]) -> None:
+    through = proxy(work.vhost.amqp_url)
+    worker = work.start(REDRIVE_AMQP_URL=through.url)
+    jobs = [work.submit("t.flaky_slow", fail=2) for _ in range(4)]
+    eventually(lambda: all(work.job(job)["state"] == "RUNNING" for job in jobs), 10, "they run")
+    through.refuse()
+    eventually(lambda: worker.log.count("Trying again in") >= 1, 30, "the broker is away")
+    through.resume()
+    for job in jobs:
+        work.until(job, "SUCCEEDED", 60)
+        assert [attempt["outcome"] for attempt in work.attempts(job)] == ["retry", "retry", "succeeded"]
+    assert work.letters() == []

@@ -1,0 +1,120 @@
+"""No message can hurt a worker: each of these is dead-lettered, and the worker goes on."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+from tests.support.databases import Database
+from tests.support.processes import Processes
+from tests.support.vhosts import Vhost
+from tests.support.work import Work
+from topology.wire import RawProperties, properties
+
+JSON = "application/json"
+GOOD = b"[[],{},{}]"
+V2 = {"task": "t.add", "id": "x"}
+
+# (what, headers, body, content type), from what other people's workers died of or lost.
+DELIVERIES: list[tuple[str, dict[str, Any] | None, bytes, str | None]] = [
+    ("json cut short", V2, b"{not json", JSON),
+    ("not utf-8", V2, b"\xff\xfe[[],{},{}]", JSON),
+    ("byte order mark", V2, b"\xef\xbb\xbf[[],{},{}]", JSON),
+    ("no headers, cut short", None, b"{", JSON),
+    ("text/plain", None, GOOD, "text/plain"),
+    ("xml", None, b"<a/>", "application/xml"),
+    ("pickle", V2, b"\x80\x04N.", "application/x-python-serialize"),
+    ("no content type", None, b"\x00\x01\xff", None),
+    ("gzip that is none", V2 | {"compression": "gzip"}, GOOD, JSON),
+    ("unknown compression", V2 | {"compression": "zzz"}, GOOD, JSON),
+    ("false datetime", V2, b'[[{"__type__":"datetime","__value__":"x"}],{},{}]', JSON),
+    ("nested too deep", V2, b"[" * 100_000, JSON),
+    ("charset suffix", V2, GOOD, "application/json; charset=utf-8"),
+    ("unknown task", {"task": "nope", "id": "x"}, GOOD, JSON),
+    ("empty", V2, b"", JSON),
+    ("null", V2, b"null", JSON),
+    ("number", V2, b"5", JSON),
+    ("empty object", V2, b"{}", JSON),
+    ("empty list", V2, b"[]", JSON),
+    ("two parts", V2, b"[1,2]", JSON),
+    ("no content type, task", V2, GOOD, None),
+    ("no id", {"task": "t.add"}, GOOD, JSON),
+    ("unknown task, no id", {"task": "nope"}, GOOD, JSON),
+    ("list as task", {"task": [1], "id": "x"}, GOOD, JSON),
+    ("list as id", {"task": "t.add", "id": [1]}, GOOD, JSON),
+    ("v1 without id", None, b'{"task":"nope","args":[],"kwargs":{}}', JSON),
+    ("v1 with an object as task", None, b'{"task":{},"id":"1"}', JSON),
+    ("timelimit text", V2 | {"timelimit": "x"}, GOOD, JSON),
+    ("timelimit of three", V2 | {"timelimit": [1, 2, 3]}, GOOD, JSON),
+    ("stamped headers number", V2 | {"stamped_headers": 5}, GOOD, JSON),
+    ("kwargs list", V2, b"[[],[],{}]", JSON),
+    ("embed list", V2, b"[[],{},[1]]", JSON),
+    ("forged attempt", V2 | {"redrive-attempt": "x"}, GOOD, JSON),
+    ("eta from another world", V2 | {"eta": "yesterday"}, GOOD, JSON),
+    ("expired", V2 | {"expires": "2001-01-01T00:00:00+00:00"}, GOOD, JSON),
+]
+# Property lists that py-amqp cannot parse: a timestamp header out of range, a message id that is not UTF-8.
+UNPARSABLE: list[bytes] = [
+    b"\x20\x00" + b"\x00\x00\x00\x0b" + b"\x01tT" + (2**62).to_bytes(8, "big"),
+    b"\x20\x00" + b"\x00\x00\x00\x0b" + b"\x01tT" + (2**64 - 1).to_bytes(8, "big"),
+    b"\x00\x80" + b"\x02\xff\xfe",
+]
+
+
+@pytest.fixture
+def work(vhost: Vhost, database: Database, processes: Processes) -> Work:
+    return Work(vhost, database, processes)
+
+
+def test_no_message_can_hurt_a_worker(work: Work) -> None:
+    worker = work.start()
+    before = [work.submit("t.add", x=n, y=0) for n in range(3)]
+    for _, headers, body, content_type in DELIVERIES:
+        raw = properties(headers=headers, content_type=content_type, content_encoding="utf-8")
+        work.publish(body, RawProperties(raw.encode()))
+    for raw_properties in UNPARSABLE:
+        work.publish(GOOD, RawProperties(raw_properties))
+    after = [work.submit("t.add", x=n, y=0) for n in range(3)]
+    for job in before + after:
+        work.until(job, "SUCCEEDED")
+    letters = work.until_letters(len(DELIVERIES) + len(UNPARSABLE))
+    bodies = sorted(body for _, body in letters)
+    assert bodies == sorted([body for _, _, body, _ in DELIVERIES] + [GOOD] * len(UNPARSABLE))
+    assert worker.exit_code is None
+    assert worker.log.count("ready.") == 1, "it went on without a restart or a reconnect"
+    work.until_settled()
+
+
+def test_a_protocol_1_message_runs(work: Work) -> None:
+    work.start()
+    body = {"task": "t.flaky", "id": "v1", "args": [1], "kwargs": {}, "retries": 0}
+    plain = pika.BasicProperties(content_type=JSON, content_encoding="utf-8")
+    work.publish(json.dumps(body).encode(), plain)
+    assert work.result("v1") == {"retries": 1, "attempt": 2}
+
+
+def test_compressed_messages_run_and_are_retried(work: Work) -> None:
+    work.start()
+    raw = properties(
+        headers={"task": "t.flaky", "id": "zip", "compression": "application/x-gzip"}, content_type=JSON
+    )
+    work.publish(zlib.compress(b'[[1],{},{"chain":null}]'), RawProperties(raw.encode()))
+    assert work.result("zip") == {"retries": 1, "attempt": 2}
+
+
+def test_a_small_message_that_decompresses_to_a_lot_does_not_fill_the_worker(work: Work) -> None:
+    worker = work.start()
+    bomb = zlib.compress(b'[["' + b"x" * 200_000_000 + b'"],{},{}]', 9)
+    raw = properties(
+        headers={"task": "t.add", "id": "bomb", "compression": "application/x-gzip"}, content_type=JSON
+    )
+    work.publish(bomb, RawProperties(raw.encode()))
+    work.until_letters(1)
+    status = Path(f"/proc/{worker.pid}/status").read_text()
+    peak_kib = int(status.partition("VmHWM:")[2].split()[0])
+    assert peak_kib < 300_000

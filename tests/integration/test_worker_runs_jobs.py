@@ -1,0 +1,192 @@
+"""A real worker process on a real broker and database: how attempts end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.databases import Database
+from tests.support.processes import Process, Processes
+from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually
+from tests.support.work import Work
+from topology.headers import ATTEMPT, Attempt
+from topology.names import step
+
+
+@pytest.fixture
+def work(vhost: Vhost, database: Database, processes: Processes) -> Work:
+    return Work(vhost, database, processes)
+
+
+@pytest.fixture
+def worker(work: Work) -> Iterator[Process]:
+    process = work.start()
+    yield process
+    assert process.exit_code is None, "the worker has ended"
+
+
+def outcomes(work: Work, job: str) -> list[tuple[str, str | None]]:
+    return [(attempt["outcome"], attempt["reason"]) for attempt in work.attempts(job)]
+
+
+def test_a_job_succeeds_and_its_result_is_json(work: Work, worker: Process) -> None:
+    job = work.submit("t.add", x=2, y=3)
+    assert work.result(job) == 5
+    (attempt,) = work.attempts(job)
+    assert (attempt["outcome"], attempt["generation"], attempt["attempt"]) == ("succeeded", 1, 1)
+    work.until_settled()
+
+
+def test_a_transient_failure_waits_on_the_ladder_and_then_succeeds(work: Work, worker: Process) -> None:
+    job = work.submit("t.flaky", fail=2)
+    assert work.result(job) == {"retries": 2, "attempt": 3}
+    assert outcomes(work, job) == [("retry", None), ("retry", None), ("succeeded", None)]
+    first = work.attempts(job)[0]
+    assert (first["exception_type"], first["message"]) == ("tests.support.worker_jobs.Flaky", "try 0")
+    assert first["delay_ms"] == 1000
+    work.until_settled()
+    assert work.letters() == []
+
+
+def test_a_retry_may_carry_other_arguments_and_is_never_early(work: Work, worker: Process) -> None:
+    job = work.submit("t.retry_after", seconds=10.0)  # 2 s of real time
+    waiting = work.until(job, "RETRYING")
+    assert work.result(job) == "came back with -1"
+    first, second = work.attempts(job)
+    waited = (second["started_at"] - first["ended_at"]).total_seconds()
+    assert 2.0 <= waited <= 2.0 * 1.10 + 1, waiting
+
+
+def test_the_retry_waits_in_a_retry_queue_of_the_broker(work: Work, worker: Process) -> None:
+    from tests.support.worker_jobs import QUEUE
+
+    job = work.submit("t.retry_after", seconds=40.0)  # 8 s
+    work.until(job, "RETRYING")
+    steps = [step("work", QUEUE.ladder, number) for number in range(QUEUE.ladder.steps)]
+    eventually(lambda: sum(work.depth(name) for name in steps) == 1, 5, "one message on the ladder")
+
+
+def test_exhausted_retries_are_dead_lettered_with_the_last_error(work: Work, worker: Process) -> None:
+    job = work.submit("t.flaky", fail=99)
+    dead = work.until(job, "DEAD")
+    assert (dead["reason"], dead["attempt"]) == ("exhausted", 4)
+    assert "try 3" in dead["error"]
+    ((properties, _),) = work.until_letters(1)
+    assert properties.headers[ATTEMPT] == "1.4"
+    assert properties.headers["retries"] == 3
+    assert outcomes(work, job)[-1] == ("failed", "exhausted")
+
+
+ENDS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("t.poison", {}, "exception", "ZeroDivisionError"),
+    ("t.reject", {}, "rejected", "celery.exceptions.Reject"),
+    ("t.unserialisable", {}, "exception", "kombu.exceptions.EncodeError"),
+    ("t.unpicklable", {}, "exception", "tests.support.worker_jobs.Unpicklable"),
+    ("t.soft", {}, "soft_timeout", "billiard.exceptions.SoftTimeLimitExceeded"),
+    ("t.add", {"x": 1}, "exception", "TypeError"),
+]
+
+
+def test_every_bad_end_is_dead_lettered_with_its_reason_on_the_first_delivery(
+    work: Work, worker: Process
+) -> None:
+    jobs = {work.submit(task, **kwargs): (reason, kind) for task, kwargs, reason, kind in ENDS}
+    for job, (reason, kind) in jobs.items():
+        dead = work.until(job, "DEAD")
+        (attempt,) = work.attempts(job)
+        found = (dead["reason"], attempt["outcome"], attempt["reason"], attempt["exception_type"])
+        assert found == (reason, "failed", reason, kind)
+        assert attempt["traceback"]
+    work.until_letters(len(jobs))
+    assert work.result(work.submit("t.add", x=1, y=1)) == 2
+
+
+def test_ignore_is_acked(work: Work, worker: Process) -> None:
+    job = work.submit("t.ignore")
+    work.until(job, "SUCCEEDED")
+    work.until_settled()
+    assert work.letters() == []
+
+
+CRASHES = [("t.kill", "worker_lost"), ("t.hard", "hard_timeout"), ("t.memory", "memory")]
+
+
+def test_crashing_jobs_are_dead_after_three_attempts_and_others_go_on(work: Work, worker: Process) -> None:
+    jobs = {work.submit(task): reason for task, reason in CRASHES}
+    good = [work.submit("t.add", x=n, y=n) for n in range(10)]
+    for job in good:
+        work.until(job, "SUCCEEDED", 60)
+    for job, reason in jobs.items():
+        dead = work.until(job, "DEAD", 60)
+        assert (dead["reason"], dead["crashes"], dead["attempt"]) == (reason, 3, 3)
+        assert outcomes(work, job) == [("lost", reason)] * 3
+    work.until_letters(len(jobs))
+
+
+def test_a_second_message_of_a_finished_job_is_acked_as_a_duplicate(work: Work, worker: Process) -> None:
+    job = work.submit("t.mark", key="once-only")
+    assert work.result(job) == "done"
+    work.send("t.mark", job, key="once-only")
+    worker.wait_for_log("duplicate acked")
+    work.until_settled()
+    assert len(work.attempts(job)) == 1
+    assert work.letters() == []
+
+
+def test_the_same_effect_key_in_two_jobs_has_one_effect(work: Work, worker: Process) -> None:
+    jobs = [work.submit("t.mark", key="shared") for _ in range(5)]
+    results = sorted(work.result(job) for job in jobs)
+    assert results == ["again: first"] * 4 + ["done"]
+    assert work.database.value("select count(*) from redrive.sample_emails") == 1
+
+
+def test_a_message_without_a_row_gets_one(work: Work, worker: Process) -> None:
+    job = work.submit("t.add", row=False, x=4, y=4)
+    assert work.result(job) == 8
+    assert work.job(job)["origin"] == "celery"
+
+
+def test_a_message_ahead_of_its_row_is_believed(work: Work, worker: Process) -> None:
+    job = "restored"
+    work.database.execute("insert into redrive.jobs (id, type, queue) values ($1, 't.add', 'work')", job)
+    work.send("t.add", job, Attempt(2, 3), x=1, y=2)
+    assert work.result(job) == 3
+    assert (work.job(job)["generation"], work.job(job)["attempt"]) == (2, 3)
+
+
+def test_an_attempt_that_was_recorded_but_never_published_is_sent_on(work: Work, worker: Process) -> None:
+    job = "behind"
+    work.database.execute(
+        "insert into redrive.jobs (id, type, queue, state, attempt) "
+        "values ($1, 't.add', 'work', 'RETRYING', 2)",
+        job,
+    )
+    work.send("t.add", job, Attempt(1, 1), x=1, y=2)
+    assert work.result(job) == 3
+    assert [attempt["attempt"] for attempt in work.attempts(job)] == [2]
+
+
+def test_an_async_task_runs_and_has_its_effect_once(work: Work, worker: Process) -> None:
+    jobs = [work.submit("t.coroutine", key=f"async-{n}") for n in range(3)]
+    for job in jobs:
+        assert work.result(job) == {"id": job, "retries": 0}
+    assert work.database.value("select count(*) from redrive.effects") == 3
+
+
+def test_countdown_waits_in_the_broker_and_not_in_the_worker(work: Work, worker: Process) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    from topology.messages import task_message
+    from topology.wire import RawProperties, split
+
+    job = "later"
+    message = task_message(job, "t.add", {"x": 1, "y": 1})
+    due = datetime.now(UTC) + timedelta(seconds=2)
+    properties = split(message.properties).with_header("eta", due.isoformat())
+    work.publish(message.body, RawProperties(properties.encode()))
+    assert work.result(job) == 2
+    started = work.attempts(job)[0]["started_at"]
+    assert due <= started <= due + timedelta(seconds=1.5)

@@ -1,0 +1,126 @@
+"""A worker at its start: it waits for what is away, and refuses what would lose messages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.databases import Database
+from tests.support.processes import Processes
+from tests.support.proxy import TcpProxy
+from tests.support.vhosts import Vhost
+from tests.support.work import DLQ, Work
+from topology.address import AmqpAddress
+from topology.declare import connection
+
+
+@pytest.fixture
+def work(vhost: Vhost, database: Database, processes: Processes) -> Work:
+    return Work(vhost, database, processes)
+
+
+def test_it_waits_for_the_database_and_says_so(work: Work, proxy: Callable[..., TcpProxy]) -> None:
+    through = proxy(work.database.url, refusing=True)
+    worker = work.start(ready=False, REDRIVE_DATABASE_URL=through.url)
+    worker.wait_for_log(f"waiting for the database at 127.0.0.1:{through.port}")
+    through.resume()
+    worker.wait_for_log("ready.")
+    assert work.result(work.submit("t.add", x=1, y=1)) == 2
+
+
+def test_it_can_be_stopped_while_it_waits_for_the_database(
+    work: Work, proxy: Callable[..., TcpProxy]
+) -> None:
+    through = proxy(work.database.url, refusing=True)
+    worker = work.start(ready=False, REDRIVE_DATABASE_URL=through.url)
+    worker.wait_for_log("waiting for the database")
+    assert worker.terminate() == 0
+
+
+def test_it_waits_for_the_broker_and_says_so(work: Work, proxy: Callable[..., TcpProxy]) -> None:
+    through = proxy(work.vhost.amqp_url, refusing=True)
+    worker = work.start(ready=False, REDRIVE_AMQP_URL=through.url)
+    worker.wait_for_log(f"Cannot connect to amqp://guest:**@127.0.0.1:{through.port}")
+    through.resume()
+    worker.wait_for_log("ready.")
+    assert work.result(work.submit("t.add", x=1, y=1)) == 2
+
+
+def test_it_waits_for_a_migrated_database(work: Work, empty_database: Database) -> None:
+    worker = work.start(ready=False, REDRIVE_DATABASE_URL=empty_database.url)
+    worker.wait_for_log("storage migrate")
+
+
+def test_a_missing_queue_ends_it_with_what_to_do(work: Work) -> None:
+    with connection(AmqpAddress.parse(work.vhost.amqp_url), "test") as opened:
+        opened.channel().queue_delete("work")
+    worker = work.start(ready=False)
+    assert worker.wait(30) == 1
+    assert "queue 'work' is not on the broker; run: topology apply" in worker.log
+
+
+PYTHON = (sys.executable, "-c")
+UNSAFE = """
+from workers.celery_app import Redrive
+app = Redrive("unsafe")
+
+@app.task(name="a.early", acks_late=False)
+def early():
+    pass
+
+@app.task(name="a.acked", acks_on_failure_or_timeout=True)
+def acked():
+    pass
+"""
+
+
+def test_an_unsafe_task_is_refused_by_name_and_setting(work: Work, tmp_path: Path) -> None:
+    (tmp_path / "unsafe_app.py").write_text(UNSAFE)
+    worker = work.start(app="unsafe_app", ready=False)
+    assert worker.wait(30) == 1
+    assert "task a.early: acks_late is off" in worker.log
+    assert "task a.acked: acks_on_failure_or_timeout is on" in worker.log
+    assert "Traceback" not in worker.log
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(("--pool", "solo"), "only prefork"), (("-Q", "wokr"), "wokr")],
+)
+def test_an_unsafe_option_is_refused(work: Work, arguments: tuple[str, ...], said: str) -> None:
+    worker = work.start(*arguments, ready=False)
+    assert worker.wait(30) != 0
+    assert said in worker.log
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("REDRIVE_WORKER_LEASE_S", "-1"),
+        ("REDRIVE_WORKER_RENEW_S", "100"),
+        ("REDRIVE_AMQP_URL", "http://localhost"),
+        ("REDRIVE_DATABASE_URL", ""),
+        ("REDRIVE_THIRD_PARTY_URL", "nowhere"),
+        ("REDRIVE_TOPOLOGY", "no.such:THING"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_its_name(work: Work, name: str, value: str) -> None:
+    work.settings |= {"REDRIVE_TOPOLOGY": "topology.catalogue:TOPOLOGY", name: value}
+    worker = work.start(app="workers.app", ready=False)
+    assert worker.wait(30) == 2
+    assert name in worker.log
+    assert "Traceback" not in worker.log
+
+
+def test_a_delay_of_the_publisher_goes_straight_to_the_ladder(work: Work, tmp_path: Path) -> None:
+    script = "from tests.support.worker_jobs import add; add.apply_async((1, 2), countdown=15, task_id='c')"
+    done = work.processes.start("publisher", [*PYTHON, script], work.settings)
+    assert done.wait(30) == 0, done.tail()
+    assert work.depth("work") == 0, "it waits on the ladder"
+    assert "Direct exchanges" not in done.log
+    work.start()
+    assert work.result("c") == 3
+    assert work.depth(DLQ) == 0

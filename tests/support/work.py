@@ -1,0 +1,139 @@
+"""A worker over one queue (`tests.support.worker_jobs`) with what a test needs around it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.databases import Database
+from tests.support.processes import Process, Processes
+from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually
+from topology.address import AmqpAddress
+from topology.declare import apply, connection
+from topology.entities import compile_topology
+from topology.headers import Attempt
+from topology.messages import task_message
+from topology.wire import RawProperties, install
+
+TIME_SCALE = 0.2
+QUEUE, DLQ = "work", "work.dlq"
+APP = "tests.support.worker_jobs"
+
+
+@dataclass
+class Work:
+    """One vhost with the queue `work`, one database, and workers that the test starts."""
+
+    vhost: Vhost
+    database: Database
+    processes: Processes
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        from tests.support.worker_jobs import TOPOLOGY
+
+        apply(AmqpAddress.parse(self.vhost.amqp_url), compile_topology(TOPOLOGY, TIME_SCALE))
+        self.settings = {
+            "REDRIVE_AMQP_URL": self.vhost.amqp_url,
+            "REDRIVE_DATABASE_URL": self.database.url,
+            "REDRIVE_TOPOLOGY": "tests.support.worker_jobs:TOPOLOGY",
+            "REDRIVE_TIME_SCALE": str(TIME_SCALE),
+            "REDRIVE_WORKER_LEASE_S": "3",
+            "REDRIVE_WORKER_RENEW_S": "1",
+        } | self.settings
+
+    def start(
+        self, *arguments: str, concurrency: int = 2, app: str = APP, ready: bool = True, **settings: str
+    ) -> Process:
+        """`celery -A … worker`; consuming when this returns, unless told otherwise."""
+        name = f"w{uuid.uuid4().hex[:6]}@test"
+        argv = [sys.executable, "-m", "celery", "-A", app, "worker", "-n", name, "-c", str(concurrency)]
+        process = self.processes.start("worker", [*argv, "-l", "INFO", *arguments], self.settings | settings)
+        if ready:
+            process.wait_for_log("ready.", 40)
+        return process
+
+    def submit(self, task: str, job_id: str | None = None, *, row: bool = True, **kwargs: Any) -> str:
+        """A job as the API leaves it: a row, and a message."""
+        job_id = job_id or str(uuid.uuid4())
+        if row:
+            self.database.execute(
+                "insert into redrive.jobs (id, type, queue, state) values ($1, $2, $3, 'QUEUED')",
+                job_id, task, QUEUE,
+            )  # fmt: skip
+        self.send(task, job_id, **kwargs)
+        return job_id
+
+    def send(self, task: str, job_id: str, attempt: Attempt | None = None, **kwargs: Any) -> None:
+        message = task_message(job_id, task, kwargs, attempt=attempt)
+        self.publish(message.body, RawProperties(message.properties))
+
+    def publish(self, body: bytes, properties: Any = None) -> None:
+        """Straight to the queue, as any program may."""
+        with connection(AmqpAddress.parse(self.vhost.amqp_url), "test") as opened:
+            channel = opened.channel()
+            channel.confirm_delivery()
+            channel.basic_publish("", QUEUE, body, properties, mandatory=True)
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        rows = self.database.fetch("select * from redrive.jobs where id = $1", job_id)
+        return rows[0] if rows else {"state": None}
+
+    def attempts(self, job_id: str) -> list[dict[str, Any]]:
+        return self.database.fetch(
+            "select * from redrive.attempts where job_id = $1 order by generation, attempt", job_id
+        )
+
+    def until(self, job_id: str, state: str, deadline_s: float = 30) -> dict[str, Any]:
+        """The job's row once it is in `state`."""
+
+        def reached() -> dict[str, Any]:
+            job = self.job(job_id)
+            assert job["state"] == state, job
+            return job
+
+        return eventually(reached, deadline_s, f"job {job_id} is {state}")
+
+    def result(self, job_id: str) -> Any:
+        return json.loads(self.until(job_id, "SUCCEEDED")["result"])
+
+    def depth(self, queue: str) -> int:
+        with connection(AmqpAddress.parse(self.vhost.amqp_url), "test") as opened:
+            return int(opened.channel().queue_declare(queue, passive=True).method.message_count)
+
+    def letters(self) -> list[tuple[RawProperties, bytes]]:
+        """Everything in the dead-letter queue, taken off it."""
+        install()  # pika cannot parse every letter
+        taken: list[tuple[RawProperties, bytes]] = []
+        with connection(AmqpAddress.parse(self.vhost.amqp_url), "test") as opened:
+            channel = opened.channel()
+            while True:
+                method, properties, body = channel.basic_get(DLQ, auto_ack=True)
+                if method is None:
+                    return taken
+                taken.append((properties, body))
+
+    def until_letters(self, count: int, deadline_s: float = 20) -> list[tuple[RawProperties, bytes]]:
+        """The dead letters, once there are `count`."""
+        letters: list[tuple[RawProperties, bytes]] = []
+
+        def there() -> bool:
+            letters.extend(self.letters())
+            return len(letters) >= count
+
+        eventually(there, deadline_s, f"{count} dead letters")
+        assert len(letters) == count, letters
+        return letters
+
+    def until_settled(self, deadline_s: float = 20) -> None:
+        """Nothing is ready or unacknowledged in the work queue. The management API is up to 5 s late."""
+
+        def settled() -> bool:
+            state = self.vhost.queue(QUEUE) or {}
+            return state.get("messages", 1) == 0 and self.depth(QUEUE) == 0
+
+        eventually(settled, deadline_s, "the work queue is settled")

@@ -1,0 +1,149 @@
+"""Topology and tasks of the worker tests, written as an adopter would: a queue of their own, `Redrive(…)`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import Any
+
+from celery.exceptions import Ignore, Reject
+from pydantic import BaseModel
+
+from topology.spec import JobType, Ladder, Topology, WorkQueue
+from workers.celery_app import Redrive
+from workers.task import RedriveTask
+
+
+class Anything(BaseModel):
+    pass
+
+
+QUEUE = WorkQueue("work", ladder=Ladder(tick_ms=100, steps=10), prefetch=4)
+TOPOLOGY = Topology(queues=(QUEUE,), jobs=(JobType("t.add", "work", Anything),))
+
+app = Redrive("tests")
+
+MARK = "INSERT INTO redrive.sample_emails (email_key, state, job_id) VALUES ($1, 'sent', $2)"
+
+
+class Flaky(Exception):
+    """Passes by itself."""
+
+
+@app.task(bind=True, name="t.add")
+def add(self: RedriveTask, x: int, y: int) -> int:
+    return x + y
+
+
+@app.task(bind=True, name="t.flaky", autoretry_for=(Flaky,), max_retries=3, default_retry_delay=1)
+def flaky(self: RedriveTask, fail: int) -> dict[str, int]:
+    """Fails `fail` times."""
+    if self.request.retries < fail:
+        raise Flaky(f"try {self.request.retries}")
+    return {"retries": self.request.retries, "attempt": self.attempt_number.attempt}
+
+
+@app.task(bind=True, name="t.retry_after", max_retries=3)
+def retry_after(self: RedriveTask, seconds: float) -> str:
+    if self.request.retries == 0:
+        raise self.retry(countdown=seconds, kwargs={"seconds": -1})
+    return f"came back with {seconds:g}"
+
+
+@app.task(bind=True, name="t.poison")
+def poison(self: RedriveTask) -> None:
+    raise ZeroDivisionError("poison \x00 \ud800")
+
+
+@app.task(bind=True, name="t.reject", autoretry_for=(Exception,), dont_autoretry_for=(KeyError,))
+def reject(self: RedriveTask) -> None:
+    raise Reject("no good", requeue=False)
+
+
+@app.task(bind=True, name="t.ignore")
+def ignore(self: RedriveTask) -> None:
+    raise Ignore
+
+
+@app.task(bind=True, name="t.unserialisable")
+def unserialisable(self: RedriveTask) -> object:
+    return object()
+
+
+class Unpicklable(Exception):
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
+        self.fd = open(os.devnull)  # noqa: SIM115
+
+    def __reduce__(self) -> Any:
+        raise TypeError("cannot be pickled")
+
+
+@app.task(bind=True, name="t.unpicklable")
+def unpicklable(self: RedriveTask) -> None:
+    raise Unpicklable("a", "b")
+
+
+@app.task(bind=True, name="t.mark")
+def mark(self: RedriveTask, key: str, seconds: float = 0.0, path: str = "") -> str:
+    """An effect in Postgres, once; a line in a file for each run."""
+    if path:
+        with open(path, "a") as file:
+            file.write(f"{self.request.id} {os.getpid()}\n")
+    time.sleep(seconds)
+    from workers.errors import AlreadyDone
+
+    try:
+        with self.once(key) as tx:
+            tx.execute(MARK, key, self.request.id)
+            tx.store("first")
+    except AlreadyDone as done:
+        return f"again: {done.result}"
+    return "done"
+
+
+@app.task(bind=True, name="t.kill")
+def kill(self: RedriveTask) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(bind=True, name="t.kill_worker")
+def kill_worker(self: RedriveTask) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(30)
+
+
+@app.task(bind=True, name="t.flaky_slow", autoretry_for=(Flaky,), max_retries=5, default_retry_delay=1)
+def flaky_slow(self: RedriveTask, fail: int) -> None:
+    time.sleep(1)
+    if self.request.retries < fail:
+        raise Flaky
+
+
+@app.task(bind=True, name="t.hard", soft_time_limit=1, time_limit=1.5)
+def hard(self: RedriveTask) -> None:
+    while True:
+        try:
+            time.sleep(30)
+        except Exception:  # noqa: BLE001 - a task that swallows its soft limit
+            continue
+
+
+@app.task(bind=True, name="t.soft", soft_time_limit=0.5, time_limit=10)
+def soft(self: RedriveTask) -> None:
+    time.sleep(30)
+
+
+@app.task(bind=True, name="t.memory")
+def memory(self: RedriveTask) -> None:
+    raise MemoryError
+
+
+@app.task(bind=True, name="t.coroutine", soft_time_limit=20, time_limit=30)
+async def coroutine(self: RedriveTask, key: str) -> dict[str, Any]:
+    await asyncio.sleep(0.01)
+    async with self.once(key) as tx:
+        await tx.execute(MARK, key, self.request.id)
+    return {"id": self.request.id, "retries": self.request.retries}

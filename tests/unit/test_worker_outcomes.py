@@ -1,0 +1,219 @@
+"""What the pool process reports of an attempt. Tasks run under Celery's tracer, without a broker."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from celery.app.trace import build_tracer
+from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
+
+from storage.errors import DatabaseAwayError
+from storage.settings import StorageSettings
+from topology.settings import TopologySettings
+from topology.spec import Topology, WorkQueue
+from workers import child
+from workers.celery_app import Redrive
+from workers.checks import unsafe_task
+from workers.errors import UnsafeTaskError
+from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, describe
+from workers.settings import Environment, WorkerSettings
+
+
+@pytest.fixture
+def app() -> Redrive:
+    environment = Environment(
+        TopologySettings(_env_file=None, amqp_url="amqp://localhost/%2F"),  # type: ignore[call-arg, arg-type]
+        StorageSettings(_env_file=None, database_url="postgresql://localhost/x"),  # type: ignore[call-arg, arg-type]
+        WorkerSettings(_env_file=None),  # type: ignore[call-arg]
+        Topology(queues=(WorkQueue("work"),)),
+    )
+    app = Redrive("unit", environment=environment, set_as_current=True)
+    app.finalize()
+    return app
+
+
+Ran = Callable[..., Outcome]
+
+
+@pytest.fixture
+def ran(app: Redrive) -> Ran:
+    """`ran(function, retries=0, **task options)`: how one attempt of a bound task ends."""
+
+    def run(function: Any, *, retries: int = 0, args: tuple[Any, ...] = (), **options: Any) -> Outcome:
+        task = app.task(function, bind=True, shared=False, name=f"unit.{uuid4()}", **options)
+        task.__trace__ = build_tracer(task.name, task, app=app)
+        ticket = child.Ticket("job", uuid4(), 1, 1)
+        request = {
+            "id": "job", "redrive": ticket, "retries": retries, "hostname": "h", "delivery_info": {},
+        }  # fmt: skip
+        return child.run(task.name, "job", request, (list(args), {}, {"chain": None})).outcome
+
+    return run
+
+
+def returning(value: object) -> Any:
+    def function(self: Any) -> object:
+        return value
+
+    return function
+
+
+def nothing() -> None:
+    pass
+
+
+def raising(error: BaseException) -> Any:
+    def function(self: Any) -> None:
+        raise error
+
+    return function
+
+
+def test_a_result_is_json(ran: Ran) -> None:
+    assert ran(returning({"a": [1, None]})) == Succeeded(b'{"a": [1, null]}')
+
+
+def test_an_ignored_result_need_not_be_serialisable(ran: Ran) -> None:
+    assert ran(returning(object()), ignore_result=True) == Succeeded(b"null")
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), float("inf"), {1j: 1}])
+def test_a_result_that_json_cannot_hold_is_a_failure(ran: Ran, value: object) -> None:
+    outcome = ran(returning(value))
+    assert isinstance(outcome, Dead)
+    assert (outcome.reason, outcome.failure and outcome.failure.type) == (
+        "exception",
+        "kombu.exceptions.EncodeError",
+    )
+
+
+class Odd(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Wild(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("x"), Dead("exception")),
+        (Odd(), Dead("exception")),
+        (Reject("no", requeue=False), Dead("rejected")),
+        (Reject("later", requeue=True), Retry(child.NOT_NOW_S, counted=False)),
+        (Ignore(), Succeeded(b"null")),
+        (SoftTimeLimitExceeded(), Dead("soft_timeout")),
+        (MemoryError(), Crashed("memory")),
+        (DatabaseAwayError("gone"), Returned(child.OUTAGE_S)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_what_a_task_raises_decides(ran: Ran, error: BaseException, expected: Outcome) -> None:
+    outcome = ran(raising(error))
+    if isinstance(outcome, Dead | Retry | Crashed):
+        outcome = dataclasses.replace(outcome, failure=None)
+    assert outcome == expected
+
+
+@pytest.mark.parametrize("error", [Reject("no"), DatabaseAwayError("gone")])
+def test_autoretry_for_everything_spares_rejections_and_outages(ran: Ran, error: Exception) -> None:
+    outcome = ran(raising(error), autoretry_for=(Exception,), dont_autoretry_for=(KeyError,))
+    assert not isinstance(outcome, Retry)
+
+
+def test_autoretry_asks_for_another_attempt_until_exhausted(ran: Ran) -> None:
+    options = {"autoretry_for": (ValueError,), "max_retries": 2, "default_retry_delay": 7}
+    first = ran(raising(ValueError("x")), retries=1, **options)
+    assert isinstance(first, Retry)
+    assert (first.delay_s, first.counted, first.arguments) == (7.0, True, None)
+    assert first.failure is not None
+    assert first.failure.message == "x"
+    last = ran(raising(ValueError("x")), retries=2, **options)
+    assert isinstance(last, Dead)
+    assert (last.reason, last.failure and last.failure.type) == ("exhausted", "ValueError")
+
+
+def test_backoff_doubles_up_to_its_cap(ran: Ran) -> None:
+    options = {
+        "autoretry_for": (ValueError,), "max_retries": 20, "retry_backoff": True, "retry_jitter": False,
+        "retry_backoff_max": 600,
+    }  # fmt: skip
+    delays = [
+        outcome.delay_s
+        for retries in (0, 1, 5, 15)
+        if isinstance(outcome := ran(raising(ValueError()), retries=retries, **options), Retry)
+    ]
+    assert delays == [1.0, 2.0, 32.0, 600.0]
+
+
+def test_retry_carries_other_arguments_and_limits(ran: Ran) -> None:
+    def function(self: Any, x: int) -> None:
+        raise self.retry(args=(x + 1,), countdown=3, time_limit=9)
+
+    outcome = ran(function, args=(1,))
+    assert isinstance(outcome, Retry)
+    assert outcome.arguments == (
+        b'[[2], {}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
+    )
+    assert (outcome.delay_s, dict(outcome.options)) == (3.0, {"time_limit": 9})
+
+
+def test_retry_that_does_not_throw_wins_over_the_return_value(ran: Ran) -> None:
+    def function(self: Any) -> str:
+        self.retry(countdown=3, throw=False)
+        return "done"
+
+    outcome = ran(function)
+    assert isinstance(outcome, Retry)
+    assert outcome.delay_s == 3.0
+
+
+def test_retry_refuses_an_option_it_would_not_obey(ran: Ran) -> None:
+    def function(self: Any) -> None:
+        raise self.retry(countdown=1, serializer="yaml")
+
+    outcome = ran(function)
+    assert isinstance(outcome, Dead)
+    assert outcome.failure is not None
+    assert "serializer" in outcome.failure.message
+
+
+def test_a_failure_is_text_that_postgres_takes() -> None:
+    failure = describe(ValueError("nul \x00 and \ud800" + "x" * 10_000))
+    assert failure.message.startswith("nul \\u0000 and \\ud800")
+    assert len(failure.message) <= 2_000
+    failure.traceback.encode()
+
+
+def test_a_task_without_a_bound_on_its_retries_is_refused(app: Redrive) -> None:
+    with pytest.raises(UnsafeTaskError, match="max_retries"):
+        app.task(nothing, shared=False, name="unit.endless", max_retries=None)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"acks_late": False}, "acks_late"),
+        ({"acks_on_failure_or_timeout": True}, "acks_on_failure_or_timeout"),
+        ({"acks_on_failure": True}, "acks_on_failure_or_timeout"),
+        ({"reject_on_worker_lost": False}, "reject_on_worker_lost"),
+    ],
+)
+def test_a_task_under_which_a_message_could_be_lost_is_named(
+    app: Redrive, options: dict[str, Any], named: str
+) -> None:
+    task = app.task(nothing, shared=False, name=f"unit.{named}.{uuid4()}", **options)
+    assert [finding.split(" ")[0] for finding in unsafe_task(task, 900)] == [named]
+
+
+def test_a_task_without_any_time_limit_is_named(app: Redrive) -> None:
+    task = app.task(nothing, shared=False, name="unit.limitless")
+    task.time_limit = None
+    assert ["time limit" in finding for finding in unsafe_task(task, None)] == [True]
+    assert list(unsafe_task(task, 900)) == []

@@ -1,0 +1,300 @@
+"""The ledger's asyncio side: what waits to be claimed, to be recorded, to be renewed and to be sent on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID, uuid4
+
+from storage import claims
+from topology.errors import TopologyError
+from topology.headers import Attempt
+from topology.messages import Message
+from topology.spec import Topology, WorkQueue
+from workers import republish
+from workers.arrival import Arrival
+from workers.claiming import Ack, Around, Decision, Reject, Run, SendOn, Terms, decide
+from workers.completing import Finished, completion, delay_s, next_message, recorded_message
+from workers.entries import Held, Item, Postponed, Reply, Started
+from workers.outcomes import Retry, Returned
+from workers.returning import Build, Returns, StaleArrivalError
+
+if TYPE_CHECKING:
+    from storage.claims import Connection
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R")
+# Bounds the statement, not the throughput: what is over waits one turn.
+BATCH = 500
+# A row that changes under our eyes is looked at again so often; then its message takes a short way round.
+LOOKS = 5
+# Runs shorter than this are not put on record as begun: one statement less for each.
+START_S = 0.25
+
+
+class Books:
+    """Everything the ledger holds. One coroutine at a time calls `turn` and `renew`."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        terms: Terms,
+        time_scale: float,
+        returns: Returns,
+        reply: Callable[[Reply], None],
+    ) -> None:
+        self._topology = topology
+        self._terms = terms
+        self._time_scale = time_scale
+        self._returns = returns
+        self._reply = reply
+        self._waiting: list[Arrival] = []
+        self._finished: list[Finished] = []
+        self._held: dict[UUID, Held] = {}
+        self._looks: dict[UUID, int] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+
+    @property
+    def backlog(self) -> bool:
+        return bool(self._waiting or self._finished)
+
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
+
+    def take(self, items: Sequence[Item]) -> None:
+        for item in items:
+            match item:
+                case Arrival():
+                    self._waiting.append(item)
+                case Finished():
+                    self._finished.append(item)
+                case Postponed(arrival, seconds):
+                    self._spawn(self._postpone(arrival, seconds))
+                case Started(arrival):
+                    if arrival.token in self._held:
+                        self._held[arrival.token].started = time.monotonic()
+
+    async def turn(self, connection: Connection) -> None:
+        """Record what has ended, then claim what has come.
+
+        Raises:
+            storage.errors.DatabaseAwayError: what was not done stays for the next turn.
+        """
+        if self._finished:
+            batch = self._finished[:BATCH]
+            await self._record(connection, batch)
+            del self._finished[: len(batch)]
+        if self._waiting:
+            batch_of: dict[str, Arrival] = {}
+            for arrival in self._waiting:
+                if len(batch_of) < BATCH:
+                    batch_of.setdefault(arrival.task.id, arrival)  # a job once per batch
+            chosen = set(batch_of.values())
+            again = await self._claim(connection, list(batch_of.values()))
+            self._waiting = [arrival for arrival in self._waiting if arrival not in chosen] + again
+
+    async def renew(self, connection: Connection) -> None:
+        """Renew all leases in one statement."""
+        await self._renew(connection, list(self._held.values()))
+
+    async def record_starts(self, connection: Connection) -> None:
+        """Put on record which runs have begun, but for those that are over before it is worth it.
+
+        If this worker is lost, an attempt counts against its job only if it is known to have begun: what
+        merely waited here is no culprit.
+        """
+        ripe = time.monotonic() - START_S
+        begun = [
+            held
+            for held in self._held.values()
+            if held.started is not None and held.started < ripe and not held.on_record
+        ]
+        if begun:
+            await self._renew(connection, begun)
+
+    async def _renew(self, connection: Connection, some: list[Held]) -> None:
+        if not some:
+            return
+        kept = await claims.renew(
+            connection,
+            [(held.arrival.claim(), None if held.started is None else held.arrival.limit_s) for held in some],
+            lease_s=self._terms.lease_s,
+        )
+        for held in some:
+            arrival = held.arrival
+            held.on_record = held.started is not None
+            if arrival.token not in kept and self._held.pop(arrival.token, None) is not None:
+                logger.warning("this job is no longer ours", extra=arrival.log_fields("lease_lost"))
+
+    def send_unclaimed_round(self, seconds: float) -> None:
+        """Postgres stays away: what is unclaimed waits in the broker instead of here."""
+        waiting, self._waiting = self._waiting, []
+        for arrival in waiting:
+            self._spawn(self._around(arrival, seconds))
+
+    async def close(self) -> None:
+        for task in self._sending:
+            task.cancel()
+        await asyncio.gather(*self._sending, return_exceptions=True)
+
+    async def _claim(self, connection: Connection, batch: list[Arrival]) -> list[Arrival]:
+        """Those whose row changed under our eyes are returned, to be looked at again."""
+
+        async def some(arrivals: Sequence[Arrival]) -> list[tuple[Arrival, Decision]]:
+            return await decide(connection, arrivals, self._terms)
+
+        async def refused(arrival: Arrival, error: Exception) -> list[tuple[Arrival, Decision]]:
+            logger.error("cannot be claimed: %s", error, extra=arrival.log_fields("claim_refused"))
+            return [(arrival, Around(self._terms.lease_s))]
+
+        again = []
+        for arrival, decision in await in_parts(some, batch, refused):
+            match decision:
+                case Run(attempt, suspect):
+                    arrival.attempt, arrival.suspect = attempt, suspect
+                    self._held[arrival.token] = Held(arrival)
+                    self._reply(Reply("run", arrival))
+                case Ack():
+                    self._reply(Reply("ack", arrival, "duplicate"))
+                case Reject(reason):
+                    self._reply(Reply("reject", arrival, reason))
+                case Around(seconds):
+                    self._spawn(self._around(arrival, seconds))
+                case SendOn(attempt, waiting):
+                    self._spawn(self._send_on(arrival, attempt, waiting))
+                case _:
+                    looks = self._looks[arrival.token] = self._looks.get(arrival.token, 0) + 1
+                    if looks < LOOKS:
+                        again.append(arrival)
+                        continue
+                    self._spawn(self._around(arrival, 1.0))
+            self._looks.pop(arrival.token, None)
+        return again
+
+    async def _record(self, connection: Connection, batch: list[Finished]) -> None:
+        bound = self._terms.crash_bound
+
+        async def some(part: Sequence[Finished]) -> list[tuple[UUID, claims.Fate]]:
+            done = await claims.complete(connection, [completion(each) for each in part], crash_bound=bound)
+            return list(done.items())
+
+        async def refused(finished: Finished, error: Exception) -> list[tuple[UUID, claims.Fate]]:
+            fields = finished.arrival.log_fields("completion_refused")
+            logger.error("recorded without texts and result: %s", error, extra=fields)
+            done = await claims.complete(connection, [completion(finished, bare=True)], crash_bound=bound)
+            return list(done.items())
+
+        fates = dict(await in_parts(some, batch, refused))
+        for finished in batch:
+            self._settle(finished, fates.get(finished.arrival.token))
+
+    def _settle(self, finished: Finished, fate: claims.Fate | None) -> None:
+        arrival = finished.arrival
+        self._held.pop(arrival.token, None)
+        if fate is None:
+            logger.warning("ended, but another worker has it", extra=arrival.log_fields("claim_lost"))
+            if isinstance(finished.outcome, Returned):
+                self._reply(Reply("drop", arrival))
+            else:  # only its row can tell what this message is still worth
+                arrival.token, arrival.attempt = uuid4(), arrival.task.attempt
+                self._waiting.append(arrival)
+        elif fate.state == "DEAD":
+            self._reply(Reply("reject", arrival, "dead"))
+        elif fate.state in ("SUCCEEDED", "CANCELLED"):
+            self._reply(Reply("ack", arrival, "done"))
+        else:
+            self._spawn(self._next(finished, Attempt(fate.generation, fate.attempt)))
+
+    async def _next(self, finished: Finished, attempt: Attempt) -> None:
+        outcome = finished.outcome
+        options = outcome.options if isinstance(outcome, Retry) else {}
+
+        def build(token: str, due_ms: int | None) -> Message:
+            return next_message(finished, attempt, token, due_ms)
+
+        queue = self._queue(finished.arrival, options)
+        await self._send(finished.arrival, queue, delay_s(outcome), build)
+
+    def _queue(self, arrival: Arrival, options: Mapping[str, Any]) -> WorkQueue:
+        """Where the next attempt goes: `Task.retry` may name another queue of the topology."""
+        return self._topology.queue(options["queue"]) if options.get("queue") else arrival.queue
+
+    async def _send_on(self, arrival: Arrival, attempt: Attempt, waiting: claims.Waiting) -> None:
+        def build(token: str, due_ms: int | None) -> Message:
+            return recorded_message(arrival, attempt, waiting, token, due_ms)
+
+        left_s = max(waiting.delay_ms / 1000 - waiting.waited_s / self._time_scale, 0.0)
+        queue = self._queue(arrival, json.loads(waiting.options or b"{}"))
+        await self._send(arrival, queue, left_s, build)
+
+    async def _around(self, arrival: Arrival, seconds: float) -> None:
+        def build(token: str, due_ms: int | None) -> Message:
+            return republish.again(
+                arrival.raw_properties,
+                arrival.raw_body,
+                attempt=arrival.task.attempt,
+                token=token,
+                due_ms=due_ms,
+            )
+
+        await self._send(arrival, arrival.queue, seconds / self._time_scale, build)
+
+    async def _postpone(self, arrival: Arrival, seconds: float) -> None:
+        def build(token: str, due_ms: int | None) -> Message:
+            return republish.postponed(
+                arrival.raw_properties,
+                arrival.raw_body,
+                protocol=arrival.task.protocol,
+                attempt=arrival.task.attempt,
+                token=token,
+                due_ms=due_ms,
+            )
+
+        await self._send(arrival, arrival.queue, seconds / self._time_scale, build)
+
+    async def _send(self, arrival: Arrival, queue: WorkQueue, nominal_s: float, build: Build) -> None:
+        try:
+            await self._returns.send(arrival, queue, nominal_s, build)
+        except StaleArrivalError:
+            self._reply(Reply("drop", arrival))
+        except (TopologyError, ValueError) as error:
+            logger.error("cannot be sent on: %s", error, extra=arrival.log_fields("not_publishable"))
+            self._reply(Reply("reject", arrival, "not publishable"))
+        else:
+            self._reply(Reply("ack", arrival, "sent on"))
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        self._sending.add(task)
+        task.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            logger.critical("the ledger failed to send a message on", exc_info=error)
+            self._reply(Reply("failed", detail=repr(error)))
+
+
+async def in_parts(
+    call: Callable[[Sequence[T]], Awaitable[list[R]]],
+    batch: Sequence[T],
+    alone: Callable[[T, Exception], Awaitable[list[R]]],
+) -> list[R]:
+    """`call` on the batch; where Postgres refuses a value, on its halves, and `alone` on the culprit.
+
+    One record that cannot be stored so never blocks the others.
+    """
+    try:
+        return await call(batch)
+    except claims.StatementError as error:
+        if len(batch) == 1:
+            return await alone(batch[0], error)
+        middle = len(batch) // 2
+        first = await in_parts(call, batch[:middle], alone)
+        return first + await in_parts(call, batch[middle:], alone)

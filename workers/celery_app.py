@@ -1,0 +1,139 @@
+"""The Celery app: `app = Redrive("shop")` in place of `Celery("shop")`."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from celery import Celery
+from celery.exceptions import Reject
+from celery.utils.time import maybe_make_aware
+
+from storage.errors import DatabaseAwayError
+from topology.headers import DUE
+from topology.kombu_entities import task_queues
+from topology.ladder import route
+from workers import loop
+from workers.checks import BUILT_IN
+from workers.errors import UnsafeTaskError
+from workers.settings import Environment, from_environment
+
+# `autoretry_for=(Exception,)` would catch them: a rejection is the task's last word, and while Postgres is
+# away the attempt is given back, uncounted.
+NEVER_AUTORETRIED = (Reject, DatabaseAwayError)
+
+
+class Redrive(Celery):
+    """Celery with tasks whose messages cannot be lost.
+
+    Args:
+        environment: settings and topology; by default read from the environment (`REDRIVE_…`, `.env`) when
+            the configuration is first needed.
+    """
+
+    task_cls = "workers.task:RedriveTask"
+    amqp_cls = "workers.consuming:RedriveAMQP"
+
+    def __init__(
+        self, main: str | None = None, *args: Any, environment: Environment | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(main, *args, **kwargs)
+        if environment is not None:
+            self.__dict__["environment"] = environment
+        self.add_defaults(lambda: defaults(self.environment, main))
+
+    @cached_property
+    def environment(self) -> Environment:
+        return from_environment()
+
+    def _task_from_fun(
+        self, fun: Any, name: str | None = None, base: Any = None, bind: bool = False, **options: Any
+    ) -> Any:
+        if loop.is_async(fun):
+            fun = loop.on_loop(fun)
+        given = options.get("dont_autoretry_for", getattr(base or self.Task, "dont_autoretry_for", ()))
+        options["dont_autoretry_for"] = (*given, *NEVER_AUTORETRIED)
+        task = super()._task_from_fun(fun, name=name, base=base, bind=bind, **options)
+        if task.max_retries is None and not task.name.startswith(BUILT_IN):
+            raise UnsafeTaskError(f"task {task.name}: max_retries is None: it would be retried for ever")
+        return task
+
+    def send_task(
+        self, name: str, args: Any = None, kwargs: Any = None, countdown: Any = None, eta: Any = None,
+        **options: Any,
+    ) -> Any:  # fmt: skip
+        """Celery's; a delay goes straight to the queue's ladder.
+
+        With an expiry it goes by the work queue, where the guard sends it to the ladder: the message's own
+        TTL would cut the delay short.
+        """
+        delay_s = seconds_until(countdown, eta, self.timezone)
+        given = ("exchange", "routing_key", "router", "expires")
+        plain = all(options.get(option) is None for option in given)
+        task_type = options.get("task_type") or self._tasks.get(name)
+        if delay_s > 0 and plain and getattr(task_type, "expires", None) is None:
+            routed = self.amqp.router.route(
+                dict(options), options.get("route_name") or name, args, kwargs, task_type
+            )
+            queue = self.environment.topology.queue(routed["queue"].name)
+            scale, now_ms = self.environment.broker.time_scale, int(time.time() * 1000)
+            nominal_s = delay_s if eta is None else delay_s / scale  # an eta is a real time
+            way = route(queue, nominal_s, time_scale=scale, now_ms=now_ms)
+            if way.due_ms is not None:
+                options["headers"] = {**(options.get("headers") or {}), DUE: way.due_ms}
+            options.pop("queue", None)
+            options |= {"exchange": way.exchange, "routing_key": way.routing_key}
+            countdown = eta = None
+        return super().send_task(name, args, kwargs, countdown, eta, **options)
+
+    def register_task(self, task: Any, **options: Any) -> Any:
+        kind: Any = task if isinstance(task, type) else type(task)
+        if loop.is_async(kind.run):
+            kind.run = loop.on_loop(kind.run)
+        given = options.get("dont_autoretry_for", getattr(kind, "dont_autoretry_for", ()))
+        options["dont_autoretry_for"] = (*given, *NEVER_AUTORETRIED)
+        return super().register_task(task, **options)
+
+
+def seconds_until(countdown: Any, eta: Any, timezone: Any) -> float:
+    """The delay that `apply_async` asks for, in seconds; 0 for none. A naive `eta` is in `timezone`."""
+    if eta is None:
+        return float(countdown or 0)
+    if isinstance(eta, str):
+        eta = datetime.fromisoformat(eta)
+    aware = maybe_make_aware(eta, timezone)
+    return float((aware - datetime.now(UTC)).total_seconds())
+
+
+def defaults(environment: Environment, main: str | None = None) -> dict[str, Any]:
+    """Celery's settings as Redrive needs them. Each can be overridden; what loses messages is refused."""
+    broker, worker, topology = environment.broker, environment.worker, environment.topology
+    return {
+        "broker_url": broker.address.kombu_url(),
+        "broker_connection_max_retries": None,
+        "broker_connection_retry_on_startup": True,
+        "broker_heartbeat": broker.address.heartbeat_s,
+        "broker_transport_options": {
+            "confirm_publish": True,
+            "client_properties": {"connection_name": main or "redrive"},
+        },
+        "accept_content": ["json"],
+        "task_serializer": "json",
+        "result_serializer": "json",
+        "task_queues": task_queues(topology, broker.time_scale),
+        "task_default_queue": topology.queues[0].name,
+        "task_create_missing_queues": False,
+        "task_routes": {job.name: {"queue": job.queue} for job in topology.jobs},
+        "task_acks_late": True,
+        "task_acks_on_failure_or_timeout": False,
+        "task_reject_on_worker_lost": True,
+        "task_soft_time_limit": worker.soft_time_limit_s,
+        "task_time_limit": worker.time_limit_s,
+        "worker_consumer": "workers.consumer:RedriveConsumer",
+        # Quorum queues need a window per consumer; the consumer sets one for each queue.
+        "worker_detect_quorum_queues": True,
+        "worker_prefetch_multiplier": max(queue.prefetch for queue in topology.queues),
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+    }

@@ -1,0 +1,71 @@
+"""What a worker refuses to start with, because a message could be lost under it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from workers.errors import UnsafeTaskError
+from workers.task import RedriveTask
+
+if TYPE_CHECKING:
+    from workers.celery_app import Redrive
+
+# Celery's own tasks: they wait for chords and the like, and lose nothing of ours.
+BUILT_IN = "celery."
+
+
+def unsafe_task(task: Any, time_limit: float | None) -> Iterator[str]:
+    """The findings about one task, each naming the setting and the way out.
+
+    Args:
+        time_limit: the worker's hard limit in seconds, which holds for tasks without one.
+    """
+    if not isinstance(task, RedriveTask):
+        yield "its base class is not RedriveTask; derive it from workers.task.RedriveTask"
+    if not task.acks_late:
+        yield "acks_late is off: acknowledged before it has run; remove the override"
+    if task.acks_on_failure or task.acks_on_timeout:
+        yield "acks_on_failure_or_timeout is on: a failure would be acknowledged; remove the override"
+    if not task.reject_on_worker_lost:
+        yield "reject_on_worker_lost is off: a lost process would lose the message; remove the override"
+    if task.max_retries is None:
+        yield "max_retries is None: it would be retried for ever; set a number"
+    if not (task.time_limit or time_limit):
+        yield "it has no time limit: its lease could not end; set time_limit"
+
+
+def refuse_unsafe_tasks(tasks: Mapping[str, Any], time_limit: float | None) -> None:
+    """Raises UnsafeTaskError, naming each task and setting."""
+    found = [
+        f"task {name}: {finding}"
+        for name, task in sorted(tasks.items())
+        if not name.startswith(BUILT_IN)
+        for finding in unsafe_task(task, time_limit)
+    ]
+    if found:
+        raise UnsafeTaskError("; ".join(found))
+
+
+def refuse_unsafe_settings(app: Redrive, pool_class: type) -> None:
+    """Raises UnsafeTaskError, naming the setting."""
+    conf, environment = app.conf, app.environment
+    found = []
+    if conf.broker_url != environment.broker.address.kombu_url():
+        found.append("broker_url is not that of REDRIVE_AMQP_URL; remove it from the configuration")
+    if not (conf.broker_transport_options or {}).get("confirm_publish"):
+        found.append(
+            "broker_transport_options has no confirm_publish: publishes could be lost; set it to True"
+        )
+    if conf.task_create_missing_queues:
+        found.append("task_create_missing_queues is on: a typo would make a queue without dead letters")
+    if not pool_class.__module__.endswith(".prefork"):
+        found.append(f"the pool is {pool_class.__module__}; only prefork is supported (remove --pool)")
+    known = {queue.name for queue in environment.topology.queues}
+    found += [
+        f"queue {name!r} is not in the topology; there are: {', '.join(sorted(known))}"
+        for name in app.amqp.queues.consume_from
+        if name not in known
+    ]
+    if found:
+        raise UnsafeTaskError("; ".join(found))

@@ -1,0 +1,168 @@
+"""Deciding a batch of arrivals: one statement for the many that simply wait, a look at the row for others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from storage import claims
+from topology.headers import Attempt
+from workers import verdicts
+from workers.arrival import Arrival
+
+if TYPE_CHECKING:
+    from storage.claims import Connection
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a claim says about us."""
+
+    worker: str
+    lease_s: float
+    crash_bound: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Claimed: run this attempt. `suspect`: it was in the hands of a worker that was lost."""
+
+    attempt: Attempt
+    suspect: bool = False
+
+
+@dataclass(frozen=True)
+class Ack:
+    """A duplicate."""
+
+
+@dataclass(frozen=True)
+class Reject:
+    """The job is dead."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Around:
+    """Round the ladder as it is, for so many seconds of real time."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SendOn:
+    """Publish this attempt, then ack."""
+
+    attempt: Attempt
+    waiting: claims.Waiting
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """The row changed under our eyes: judge again."""
+
+
+Decision = Run | Ack | Reject | Around | SendOn | Undecided
+
+
+async def decide(
+    connection: Connection, arrivals: Sequence[Arrival], terms: Terms
+) -> list[tuple[Arrival, Decision]]:
+    """Claim what can be claimed and decide the rest. Each job at most once in `arrivals`.
+
+    Raises:
+        storage.errors.DatabaseAwayError, storage.claims.StatementError: nothing is decided.
+    """
+    by_token = {arrival.token: arrival for arrival in arrivals}
+    won = await claims.claim(
+        connection,
+        [arrival.claim() for arrival in arrivals],
+        worker=terms.worker,
+        lease_s=terms.lease_s,
+    )
+    decisions: list[tuple[Arrival, Decision]] = [
+        (by_token[token], Run(by_token[token].attempt)) for token in won
+    ]
+    if len(won) < len(arrivals):
+        rest = [arrival for arrival in arrivals if arrival.token not in won]
+        decisions += await _look_closer(connection, rest, terms)
+    return decisions
+
+
+async def _look_closer(
+    connection: Connection, arrivals: Sequence[Arrival], terms: Terms
+) -> list[tuple[Arrival, Decision]]:
+    rows = await claims.rows(connection, [arrival.task.id for arrival in arrivals])
+    decisions: list[tuple[Arrival, Decision]] = []
+    rowless: dict[UUID, Arrival] = {}
+    for arrival in arrivals:
+        judged = verdicts.verdict(rows.get(arrival.task.id), arrival.attempt, arrival.token)
+        if isinstance(judged, verdicts.Adopt):
+            rowless[arrival.token] = arrival
+        else:
+            decisions.append((arrival, await _act(connection, arrival, judged, terms)))
+    if rowless:
+        made = await claims.adopt(
+            connection,
+            [arrival.claim() for arrival in rowless.values()],
+            worker=terms.worker,
+            lease_s=terms.lease_s,
+        )
+        for token, arrival in rowless.items():
+            decisions.append((arrival, Run(arrival.attempt) if token in made else Undecided()))
+    return decisions
+
+
+async def _act(connection: Connection, arrival: Arrival, judged: verdicts.Verdict, terms: Terms) -> Decision:
+    match judged:
+        case verdicts.Run():
+            return Run(arrival.attempt)
+        case verdicts.Duplicate():
+            return Ack()
+        case verdicts.RejectAgain():
+            return Reject("dead")
+        case verdicts.Wait(seconds):
+            return Around(seconds)
+        case verdicts.SendOn(attempt, waiting):
+            return SendOn(attempt, waiting)
+        case verdicts.Believe():
+            logger.warning(
+                "message of attempt %s is ahead of its job's row: believed", arrival.attempt,
+                extra=arrival.log_fields("claim_ahead"),
+            )  # fmt: skip
+            ours = await claims.believe(
+                connection, arrival.claim(), worker=terms.worker, lease_s=terms.lease_s
+            )
+            return Run(arrival.attempt) if ours else Undecided()
+        case verdicts.TakeOver(lost):
+            return await _take_over(connection, arrival, lost, terms)
+    return Undecided()
+
+
+async def _take_over(connection: Connection, arrival: Arrival, lost: UUID, terms: Terms) -> Decision:
+    fate = await claims.take_over(
+        connection,
+        arrival.claim(),
+        lost,
+        worker=terms.worker,
+        lease_s=terms.lease_s,
+        crash_bound=terms.crash_bound,
+    )
+    if fate is None:
+        return Undecided()
+    logger.warning(
+        "the worker of this job was lost: %s",
+        "dead at the bound" if fate.state == "DEAD" else "taken over",
+        extra=arrival.log_fields("take_over"),
+    )
+    return (
+        Reject("worker_lost")
+        if fate.state == "DEAD"
+        else Run(Attempt(fate.generation, fate.attempt), suspect=True)
+    )

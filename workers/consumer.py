@@ -1,0 +1,153 @@
+"""Celery's consumer with our guard, and what it does at start, at a reconnect and at the end."""
+
+from __future__ import annotations
+
+import logging
+import select
+import time
+from collections.abc import Callable
+from typing import Any
+
+from celery import bootsteps
+from celery.worker import state
+from celery.worker.consumer import Consumer
+from celery.worker.consumer.tasks import Tasks
+
+from workers import parsing
+from workers.checks import refuse_unsafe_settings, refuse_unsafe_tasks
+from workers.errors import UnsafeTaskError
+from workers.guard import Guard
+from workers.ledger import Ledger
+from workers.outcomes import Returned
+from workers.request import RedriveRequest
+
+logger = logging.getLogger(__name__)
+# At the end: to record and publish what the pool finished last. What is left goes back to the broker.
+FLUSH_S = 15.0
+
+
+class Guarding(bootsteps.StartStopStep):
+    """On each new connection, before anything is consumed."""
+
+    requires = (Tasks,)
+
+    def start(self, c: RedriveConsumer) -> None:
+        c.ledger.session += 1
+        topology, processes = c.app.environment.topology, c.pool.num_processes
+        c.task_consumer.paused = c.guard.paused
+        c.task_consumer.windows = {queue.name: queue.prefetch * processes for queue in topology.queues}
+
+
+class RedriveConsumer(Consumer):
+    """See `workers.guard`. Jobs that are claimed are ours to run, whatever becomes of the connection."""
+
+    class Blueprint(Consumer.Blueprint):
+        # Without Celery's DelayedDelivery: delays wait on our ladder.
+        default_steps = [  # noqa: RUF012 - as Celery has it
+            *(step for step in Consumer.Blueprint.default_steps if not step.endswith(":DelayedDelivery")),
+            "workers.consumer:Guarding",
+        ]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        parsing.install()
+        self.closing = False
+        super().__init__(*args, **kwargs)
+        try:
+            refuse_unsafe_settings(self.app, type(self.pool))
+            refuse_unsafe_tasks(self.app.tasks, self.controller.time_limit)
+        except UnsafeTaskError as error:
+            logger.critical("refused to start: %s", error)
+            raise SystemExit(1) from None
+        self.ledger = Ledger(self.app.environment, self.hostname)
+        self.guard = Guard(self, self.ledger)
+
+    def start(self) -> None:
+        self.ledger.start()
+        while not self.ledger.ready.wait(0.2):  # it says what it waits for
+            state.maybe_shutdown()
+        super().start()
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        super().register_with_event_loop(hub)
+        # Celery resets the hub at each reconnect: registered once, it would be deaf afterwards.
+        hub.add_reader(self.ledger.fd, self.guard.on_replies)
+        self.guard.on_replies()
+
+    def create_task_handler(self, promise: Any = None) -> Callable[[Any], None]:
+        return self.guard.receive
+
+    def on_decode_error(self, message: Any, exc: BaseException) -> None:
+        self.guard.refuse(message, exc)
+
+    def stop(self) -> None:
+        self.closing = True
+        super().stop()
+
+    def on_close(self) -> None:
+        """A connection was lost, or this worker stops.
+
+        Celery drops here what has not started, for the broker delivers it again. Our claims outlive the
+        connection, so at a loss everything runs on: what comes again meets a live lease and waits.
+        """
+        if not self.closing:
+            finish_writes(self.pool)
+            return
+        if self.task_consumer is not None:
+            try:
+                self.task_consumer.cancel()
+            except self.guard.broker_errors as error:
+                logger.warning("the connection was lost while stopping: %s", error)
+        self._give_back_unbegun()
+
+    def shutdown(self) -> None:
+        """The pool has ended: settle what it left, then close the connection."""
+        self.guard.give_back(self.guard.running())
+        deadline = time.monotonic() + FLUSH_S
+        while self.ledger.outstanding > 0 and self.ledger.alive and time.monotonic() < deadline:
+            select.select([self.ledger.fd], [], [], 0.2)
+            self.guard.on_replies()
+        if self.ledger.outstanding > 0:
+            fields = {"action": "stopped_unsettled", "messages": self.ledger.outstanding}
+            logger.warning("stopped with messages unsettled: the broker delivers them again", extra=fields)
+        super().shutdown()
+        self.ledger.stop()
+
+    def _give_back_unbegun(self) -> None:
+        if self.controller and self.controller.semaphore:
+            self.controller.semaphore.clear()
+        for bucket in self.task_buckets.values():
+            if bucket:
+                bucket.clear_pending()
+        unbegun = [request for request in self.guard.running() if not request.begun]
+        drop_unwritten(self.pool)
+        for request in unbegun:
+            forget(request)
+            request.finish(Returned())
+
+
+def forget(request: RedriveRequest) -> None:
+    """Take a request out of Celery's books of what is reserved."""
+    state.requests.pop(request.id, None)
+    state.reserved_requests.discard(request)
+
+
+def drop_unwritten(pool: Any) -> None:
+    """Take the jobs that no pool process has begun to get out of the pool, which would wait for them."""
+    jobs = getattr(pool, "_pool", None)
+    if jobs is None or not hasattr(jobs, "outbound_buffer"):
+        return
+    jobs.outbound_buffer.clear()
+    for job in tuple(jobs._cache.values()):
+        if not job._accepted and job._write_to is None:
+            job.discard()
+
+
+def finish_writes(pool: Any) -> None:
+    """Complete jobs that are partly written to a pool process: the hub's reset dropped their writers."""
+    jobs: Any = getattr(pool, "_pool", None)
+    for writer in tuple(getattr(jobs, "_active_writers", ())):
+        for job in tuple(jobs._cache.values()):
+            if job._write_to is not None and getattr(job, "_writer", lambda: None)() is writer:
+                jobs._flush_writer(job._write_to, writer)
+                jobs._active_writes.discard(job._write_to.inqW_fd)
+                break

@@ -1,0 +1,81 @@
+"""Consuming with a prefetch window per queue, and with care after each (re)connect."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import kombu
+from amqp.exceptions import NotFound
+from celery.app.amqp import AMQP
+from celery.exceptions import WorkerShutdown
+
+from workers.parsing import GuardedMessage
+
+logger = logging.getLogger(__name__)
+
+
+class WorkConsumer(kombu.Consumer):
+    """Celery's task consumer.
+
+    After a (re)connect each queue is consumed with a window of one message until one has been settled: if
+    it is poison that takes this process down, no other message of the window counts a delivery with it.
+    """
+
+    windows: Mapping[str, int] = {}
+    cautious = True
+    paused = False
+
+    def __init__(self, channel: Any, *args: Any, **kwargs: Any) -> None:
+        self._queue_names: dict[str, str] = {}
+        super().__init__(channel, *args, **kwargs)
+        self.channel.Message = GuardedMessage
+        self.channel.auto_decode = False  # bytes stay bytes
+
+    def consume(self, no_ack: bool | None = None) -> None:
+        if self.paused:
+            return
+        for queue in self._queues.values():
+            window = 1 if self.cautious else self.windows.get(queue.name, 1)
+            # Not global: each consumer that starts after it gets this window (quorum queues know no other).
+            self.channel.basic_qos(0, window, False)
+            try:
+                self._basic_consume(queue, no_ack=no_ack, nowait=False)
+            except NotFound:
+                logger.critical("queue %r is not on the broker; run: topology apply", queue.name)
+                raise WorkerShutdown(1) from None
+
+    def widen(self) -> None:
+        """One message was settled: consume with the full windows."""
+        if self.cautious:
+            self.cautious = False
+            if not self.paused:
+                self.cancel()
+                self.consume()
+
+    def pause(self) -> None:
+        """Take no more messages; those delivered stay unacked."""
+        if not self.paused:
+            self.paused = True
+            self.cancel()
+
+    def resume(self) -> None:
+        if self.paused:
+            self.paused = False
+            self.consume()
+
+    def queue_of(self, consumer_tag: str) -> str:
+        """The queue that this consumer tag consumes, "" if none."""
+        return self._queue_names.get(consumer_tag, "")
+
+    def _add_tag(self, queue: Any, consumer_tag: str | None = None) -> str:
+        tag: str = super()._add_tag(queue, consumer_tag)
+        self._queue_names[tag] = queue.name  # kept after a cancel: deliveries may be on their way
+        return tag
+
+
+class RedriveAMQP(AMQP):
+    """Celery's AMQP layer with our consumer."""
+
+    Consumer = WorkConsumer

@@ -1,0 +1,236 @@
+"""Between the broker and the pool, on the main thread: deliveries are checked, claimed, run and settled here.
+
+Nothing that a message contains raises out of this module; errors of the connection do.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from celery import signals
+from celery.worker import state
+from celery.worker.strategy import proto1_to_proto2
+from kombu.compression import decompress
+from kombu.utils.json import loads
+
+from topology.delivery import Delivery, Refusal, TaskMessage, check_delivery
+from workers.arrival import Arrival
+from workers.completing import Finished
+from workers.entries import Postponed, Reply, Started
+from workers.outcomes import Dead, Outcome, Returned, describe
+from workers.parsing import GuardedMessage
+from workers.request import RedriveRequest
+
+if TYPE_CHECKING:
+    from workers.consumer import RedriveConsumer
+    from workers.ledger import Ledger
+
+logger = logging.getLogger(__name__)
+# A message whose time has nearly come runs now: the ladder's shortest way is a tick.
+NEARLY_S = 0.05
+# Between the hard time limit and the end of the lease: to kill the process and to record.
+GRACE_S = 30.0
+
+
+class Guard:
+    """One per worker process; it outlives broker connections."""
+
+    def __init__(self, consumer: RedriveConsumer, ledger: Ledger) -> None:
+        self._consumer = consumer
+        self._ledger = ledger
+        self._topology = consumer.app.environment.topology
+        self._running: dict[UUID, RedriveRequest] = {}
+        self.paused = False  # Postgres is away
+        # Hard and soft time limit of tasks that have none of their own, seconds.
+        self.limits: tuple[float, float] = (
+            consumer.controller.time_limit,
+            consumer.controller.soft_time_limit,
+        )
+        self.broker_errors: tuple[type[BaseException], ...] = (
+            *consumer.connection_errors,
+            *consumer.channel_errors,
+        )
+
+    # Arrival
+
+    def receive(self, message: Any) -> None:
+        """Check one delivery and hand it to the ledger, or reject it to the dead-letter exchange."""
+        try:
+            self._receive(message)
+        except self.broker_errors:
+            raise
+        except Exception:
+            logger.exception("delivery rejected", extra={"action": "refused", "reason": "unexpected"})
+            self._reject_raw(message)
+
+    def refuse(self, message: Any, error: BaseException) -> None:
+        """kombu or py-amqp could not read it: to the dead-letter exchange, never acked."""
+        detail = f"{type(error).__name__}: {error}"[:500]
+        logger.error("delivery rejected: %s", detail, extra={"action": "refused", "reason": "undecodable"})
+        self._reject_raw(message)
+
+    def _receive(self, message: GuardedMessage) -> None:
+        if message.unparsed is not None:
+            self.refuse(message, message.unparsed)
+            return
+        checked = check_delivery(
+            Delivery(message.content_type, message.content_encoding, message.headers, message.raw_body),
+            known_tasks=self._consumer.strategies,
+            now=datetime.now(UTC),
+        )
+        name = self._consumer.task_consumer.queue_of(message.delivery_info.get("consumer_tag", ""))
+        if isinstance(checked, Refusal):
+            fields = {"action": "refused", "reason": checked.reason, "queue": name, "job_id": checked.id}
+            logger.error("delivery rejected: %s", checked.detail, extra=fields)
+            self._reject_raw(message)
+            return
+        arrival = Arrival(
+            message,
+            checked,
+            self._topology.queue(name),
+            message.raw_properties,
+            message.raw_body,
+            self._ledger.session,
+            self._limit_s(checked),
+            attempt=checked.attempt,
+        )
+        wait_s = _seconds_until_due(checked)
+        self._ledger.submit(Postponed(arrival, wait_s) if wait_s > NEARLY_S else arrival)
+
+    def _reject_raw(self, message: Any) -> None:
+        if isinstance(message, GuardedMessage):
+            message.reject_log_error(logger, self.broker_errors, requeue=False)
+        else:  # kombu could not even wrap it
+            message.channel.basic_reject(message.delivery_tag, requeue=False)
+        self._consumer.task_consumer.widen()
+
+    # The run
+
+    def _dispatch(self, arrival: Arrival) -> None:
+        try:
+            request = self._request(arrival)
+            self._running[arrival.token] = request
+            if request.revoked():
+                return
+            signals.task_received.send(sender=self._consumer, request=request)
+            request.send_received_event()
+            bucket = self._consumer.task_buckets[request.task.name]
+            if bucket and not self._consumer.disable_rate_limits:
+                self._consumer._limit_task(request, bucket, 1)
+                return
+            state.task_reserved(request)
+            for callback in self._consumer.on_task_message:
+                callback(request)
+            self._consumer.on_task_request(request)
+        except self.broker_errors:
+            raise
+        except Exception as error:
+            logger.exception("cannot be run", extra=arrival.log_fields("dispatch_failed"))
+            self.finish(arrival, Dead("malformed", describe(error)))
+
+    def _request(self, arrival: Arrival) -> RedriveRequest:
+        message, task, app = arrival.message, arrival.task, self._consumer.app
+        if task.protocol == 1:
+            method = message.headers.get("compression")
+            payload = loads(decompress(arrival.raw_body, method) if method else arrival.raw_body)
+            _, headers, _, utc = proto1_to_proto2(message, payload)
+        else:
+            headers, utc = message.headers, app.uses_utc_timezone()
+        headers = {**headers, "eta": None}
+        # What Celery derives from a delivery's routing is that of a publish straight to the work queue.
+        message.delivery_info |= {"exchange": "", "routing_key": arrival.queue.name}
+        return RedriveRequest(
+            message,
+            arrival=arrival,
+            guard=self,
+            app=app,
+            hostname=self._consumer.hostname,
+            eventer=self._consumer.event_dispatcher,
+            task=app.tasks[task.task],
+            connection_errors=self._consumer.connection_errors,
+            body=(task.args, task.kwargs, task.embed),
+            headers=headers,
+            decoded=True,
+            utc=utc,
+        )
+
+    def started(self, arrival: Arrival) -> None:
+        """A pool process began the run."""
+        self._ledger.note(Started(arrival))
+
+    def _limit_s(self, message: TaskMessage) -> float:
+        task = self._consumer.app.tasks[message.task]
+        return float(message.timelimit[0] or task.time_limit or self.limits[0]) + GRACE_S
+
+    def finish(self, arrival: Arrival, outcome: Outcome) -> None:
+        """The run has ended: record it; the message is settled once that has committed."""
+        self._running.pop(arrival.token, None)
+        self._ledger.submit(Finished(arrival, outcome))
+
+    def give_back(self, requests: list[RedriveRequest]) -> None:
+        """Attempts that shall not run here: they wait again, uncounted, and their messages go back."""
+        for request in requests:
+            request.finish(Returned())
+
+    def running(self) -> list[RedriveRequest]:
+        return list(self._running.values())
+
+    # Settlement
+
+    def on_replies(self) -> None:
+        """The ledger has answers."""
+        for reply in self._ledger.replies():
+            self._on_reply(reply)
+
+    def _on_reply(self, reply: Reply) -> None:
+        arrival = reply.arrival
+        if arrival is not None:
+            match reply.kind:
+                case "run" if self._consumer.closing:
+                    self.finish(arrival, Returned())
+                case "run":
+                    self._dispatch(arrival)
+                case "ack" | "reject":
+                    self._settle(arrival, reply)
+            return
+        consumer = self._consumer.task_consumer
+        match reply.kind:
+            case "pause":
+                self.paused = True
+                if consumer is not None:
+                    consumer.pause()
+            case "resume":
+                self.paused = False
+                if consumer is not None and not self._consumer.closing:
+                    consumer.resume()
+            case "failed":
+                state.should_terminate = self._consumer.controller.exitcode = 1
+
+    def _settle(self, arrival: Arrival, reply: Reply) -> None:
+        message = arrival.message
+        if arrival.session != self._ledger.session or message.channel.connection is None:
+            # Its connection is gone: the broker delivers it again, and the job's row tells what it is worth.
+            return
+        if reply.kind == "ack":
+            if reply.detail == "duplicate":
+                logger.info("duplicate acked", extra=arrival.log_fields("duplicate"))
+            message.ack_log_error(logger, self.broker_errors)
+        else:
+            fields = arrival.log_fields("dead_lettered") | {"reason": reply.detail}
+            logger.info("rejected to the dead-letter exchange", extra=fields)
+            message.reject_log_error(logger, self.broker_errors, requeue=False)
+            if arrival.on_dead is not None:
+                arrival.on_dead(reply.detail)
+        self._consumer.task_consumer.widen()
+
+
+def _seconds_until_due(task: TaskMessage) -> float:
+    now = time.time()
+    due = task.due_ms / 1000 if task.due_ms is not None else now
+    if task.eta is not None:
+        due = max(due, task.eta.timestamp())
+    return due - now

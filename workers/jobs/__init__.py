@@ -1,0 +1,1 @@
+"""The sample jobs, in Celery's ordinary style."""

@@ -1,0 +1,215 @@
+"""The worker's one voice to Postgres: claims and completions in batches, on one connection, in one thread.
+
+The main thread hands over arrivals and outcomes and gets replies through a pipe that its event loop reads.
+It settles a message only on such a reply: after the batch has committed and, where the message goes on,
+after the broker has confirmed the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from storage.errors import DatabaseAwayError
+from storage.pool import connect, wait_for_database, where
+from topology.publisher import Publisher
+from workers.arrival import Arrival
+from workers.bookkeeping import START_S, Books
+from workers.claiming import Terms
+from workers.entries import Item, Reply
+from workers.returning import Returns
+
+if TYPE_CHECKING:
+    from storage.claims import Connection
+    from workers.settings import Environment
+
+logger = logging.getLogger(__name__)
+FIRST_WAIT_S = 0.2
+LONGEST_WAIT_S = 5.0
+# The way round of a message that could not be claimed because Postgres was away.
+ROUND_S = 5.0
+
+
+class Ledger:
+    """Made and called on the main thread; lives in a thread of its own.
+
+    `outstanding` counts the items that still owe a reply. `session` is the number of the broker connection;
+    the main thread raises it at each reconnect.
+    """
+
+    def __init__(self, environment: Environment, worker: str) -> None:
+        self._environment = environment
+        self._worker = worker
+        self._inbox: deque[Item] = deque()
+        self._replies: deque[Reply] = deque()
+        self._rung = False
+        self._poked = False
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._bell: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="redrive-ledger", daemon=True)
+        self.fd, self._poke_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.ready = threading.Event()
+        self.outstanding = 0
+        self.session = 0
+
+    # Main thread
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def submit(self, item: Item) -> None:
+        """Hand over; the answer comes through `replies()` once `fd` is readable."""
+        self._inbox.append(item)
+        self.outstanding += 1
+        self._ring()
+
+    def note(self, item: Item) -> None:
+        """Hand over what is not urgent and has no answer."""
+        self._inbox.append(item)
+
+    def replies(self) -> Iterator[Reply]:
+        """The replies so far. Called when `fd` is readable."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.fd, 4096)
+        self._poked = False
+        while self._replies:
+            reply = self._replies.popleft()
+            if reply.arrival is not None:
+                self.outstanding -= 1
+            yield reply
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the thread. What is outstanding stays undone: its messages are unacked."""
+        self._stopping = True
+        self._ring()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _ring(self) -> None:
+        loop, bell = self._loop, self._bell
+        if loop is not None and bell is not None and not self._rung:
+            self._rung = True
+            with contextlib.suppress(RuntimeError):  # its loop has ended
+                loop.call_soon_threadsafe(bell.set)
+
+    # Ledger's thread
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._live())
+        except DatabaseAwayError:
+            logger.warning("stopped while the database was away", extra={"action": "ledger_stopped"})
+        except Exception as error:
+            logger.critical("the ledger failed; this worker stops", exc_info=error)
+            self._reply(Reply("failed", detail=repr(error)))
+        self.ready.set()
+
+    def _reply(self, reply: Reply) -> None:
+        self._replies.append(reply)
+        if not self._poked:
+            self._poked = True
+            with contextlib.suppress(BlockingIOError):  # full: it is readable
+                os.write(self._poke_fd, b"\0")
+
+    def _current(self, arrival: Arrival) -> bool:
+        return arrival.session == self.session
+
+    def _drain(self) -> list[Item]:
+        self._rung = False
+        items = []
+        while self._inbox:
+            items.append(self._inbox.popleft())
+        return items
+
+    async def _live(self) -> None:
+        self._loop, self._bell = asyncio.get_running_loop(), asyncio.Event()
+        settings, broker = self._environment.worker, self._environment.broker
+        waiting = asyncio.ensure_future(wait_for_database(self._environment.storage, logger.warning))
+        while not waiting.done():
+            if self._stopping:
+                waiting.cancel()
+                return
+            await asyncio.wait({waiting}, timeout=0.2)
+        await waiting
+        publisher = Publisher(broker.address, f"redrive-ledger {self._worker}")
+        await publisher.start()
+        terms = Terms(self._worker, settings.lease_s, settings.crash_bound)
+        returns = Returns(publisher, broker.time_scale, self._current)
+        books = Books(self._environment.topology, terms, broker.time_scale, returns, self._reply)
+        connection: Connection | None = None
+        try:
+            connection = await self._connected(books, None)
+            self.ready.set()
+            renew_at = time.monotonic() + settings.renew_s
+            while not self._stopping:
+                await self._work(books, renew_at)
+                books.take(self._drain())
+                try:
+                    if time.monotonic() >= renew_at:
+                        await books.renew(connection)
+                        renew_at = time.monotonic() + settings.renew_s
+                    await books.turn(connection)
+                    await books.record_starts(connection)
+                except DatabaseAwayError as error:
+                    connection.terminate()
+                    connection = await self._connected(books, error)
+                    renew_at = time.monotonic()  # first of all: our leases may run out
+        finally:
+            await books.close()
+            await publisher.close()
+            if connection is not None:
+                connection.terminate()
+
+    async def _work(self, books: Books, renew_at: float) -> None:
+        """Return when there is something to do, and a moment later, so that a batch gathers."""
+        assert self._bell is not None
+        if not books.backlog and not self._inbox:
+            longest = START_S if books.holds else max(renew_at - time.monotonic(), 0.0)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(longest):
+                    await self._bell.wait()
+        self._bell.clear()
+        await asyncio.sleep(self._environment.worker.batch_ms / 1000)
+
+    async def _connected(self, books: Books, error: DatabaseAwayError | None) -> Connection:
+        """A connection, after however long. Meanwhile nothing new is consumed and nothing is given up."""
+        storage, started, wait = self._environment.storage, time.monotonic(), FIRST_WAIT_S
+        paused = False
+        while True:
+            if error is not None:
+                logger.warning(
+                    "waiting for the database at %s, consuming nothing: %s", where(storage), error,
+                    extra={"action": "database_away"},
+                )  # fmt: skip
+                if not paused:
+                    paused = True
+                    self._reply(Reply("pause"))
+                await asyncio.sleep(wait * random.uniform(0.75, 1.25))  # noqa: S311 - jitter, not a secret
+                wait = min(wait * 2, LONGEST_WAIT_S)
+            try:
+                connection = await connect(storage, f"redrive-ledger {self._worker}")
+            except Exception as failed:  # noqa: BLE001 - whatever it is, waiting is all that can be done
+                error = DatabaseAwayError(f"{type(failed).__name__}: {failed}")
+            else:
+                if paused:
+                    logger.info("the database is back", extra={"action": "database_back"})
+                    self._reply(Reply("resume"))
+                return connection
+            books.take(self._drain())
+            if self._stopping:
+                raise error
+            if time.monotonic() - started > self._environment.worker.patience_s:
+                books.send_unclaimed_round(ROUND_S)

@@ -1,0 +1,72 @@
+"""Sending messages on: round the ladder, or to their next attempt. Confirmed before anything is acked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+from topology.broker_errors import NotPublishable
+from topology.errors import TopologyError
+from topology.ladder import route
+from topology.messages import Message
+from topology.publisher import Publisher
+from topology.spec import WorkQueue
+from workers.arrival import Arrival
+
+logger = logging.getLogger(__name__)
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 15.0
+
+Build = Callable[[str, int | None], Message]  # (token, due_ms) -> message
+
+
+class StaleArrivalError(TopologyError):
+    """The connection that delivered the message is gone: the broker delivers it again, to be judged then."""
+
+
+class Returns:
+    """Publishes to the ladder until the broker has confirmed it.
+
+    Args:
+        time_scale: real time per nominal delay.
+        current: whether an arrival's connection still lives; asked between two tries.
+    """
+
+    def __init__(self, publisher: Publisher, time_scale: float, current: Callable[[Arrival], bool]) -> None:
+        self._publisher = publisher
+        self._time_scale = time_scale
+        self._current = current
+
+    async def send(self, arrival: Arrival, queue: WorkQueue, delay_s: float, build: Build) -> None:
+        """Publish so that the message is in `queue` after `delay_s` nominal seconds; try until confirmed.
+
+        Raises:
+            NotPublishable, NotEncodable, MalformedProperties: this message cannot be published, ever.
+            StaleArrivalError: it need not be any more.
+        """
+        due = time.monotonic() + delay_s * self._time_scale
+        wait = FIRST_WAIT_S
+        while True:
+            left_s = max(due - time.monotonic(), 0.0) / self._time_scale
+            way = route(queue, left_s, time_scale=self._time_scale, now_ms=int(time.time() * 1000))
+            token = str(uuid4())
+            message = build(token, way.due_ms)
+            try:
+                await self._publisher.publish(way.exchange, way.routing_key, message, token)
+            except NotPublishable:
+                raise
+            except TopologyError as error:
+                logger.warning(
+                    "not sent to the ladder, tried again in %.1f s: %s", wait, error,
+                    extra=arrival.log_fields("ladder_publish_failed"),
+                )  # fmt: skip
+            else:
+                return
+            await asyncio.sleep(wait * random.uniform(0.75, 1.25))  # noqa: S311 - jitter, not a secret
+            wait = min(wait * 2, LONGEST_WAIT_S)
+            if not self._current(arrival):
+                raise StaleArrivalError("the connection that delivered this message is gone")

@@ -1,0 +1,189 @@
+"""The task base class: Celery's, but that a retry is the same message sent again by the main process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from celery import Task
+from celery.app.task import get_actual_ignore_result
+from celery.exceptions import Retry
+from celery.utils.time import maybe_make_aware
+from kombu.utils.json import dumps
+
+from topology.headers import Attempt
+from workers import child, effects, loop, outcomes
+from workers.errors import WorkerError
+
+RETRY_OPTIONS = frozenset({"time_limit", "soft_time_limit", "expires", "priority", "queue"})
+
+
+class _NextAttempt:
+    """What `Task.retry` takes for the signature of the retry: noted instead of published."""
+
+    def __init__(
+        self, task: RedriveTask, attempt: child.Attempt, args: Any, kwargs: Any, **options: Any
+    ) -> None:
+        request = task.request
+        self.args = request.args if args is None else args
+        self.kwargs = request.kwargs if kwargs is None else kwargs
+        self._attempt = attempt
+        eta, countdown = options.pop("eta", None), options.pop("countdown", None)
+        options.pop("retries", None)
+        if unknown := options.keys() - RETRY_OPTIONS:
+            raise TypeError(
+                f"{task.name}: retry() cannot change {', '.join(sorted(unknown))}; "
+                f"it can change {', '.join(sorted(RETRY_OPTIONS))}"
+            )
+        if "queue" in options:
+            queue = getattr(options["queue"], "name", options["queue"])
+            options["queue"] = task.app.environment.topology.queue(queue).name  # raises UnknownQueueError
+        priority = options.get("priority")
+        if priority is not None and not (isinstance(priority, int) and 0 <= priority <= 255):
+            raise TypeError(f"{task.name}: retry(priority={priority!r}); it must be 0 to 255")
+        changed = args is not None or kwargs is not None
+        encoded = child.encode_arguments(self.args, self.kwargs, attempt.embed) if changed else None
+        self._plan = outcomes.Retry(_delay_s(task, eta, countdown), encoded, _plain(options))
+
+    def apply_async(self) -> None:
+        self._attempt.retry = self._plan
+
+
+class RedriveTask(Task):
+    """Base of every task of a `Redrive` app. Attributes beside Celery's are for use inside of a run."""
+
+    abstract = True
+    Request = "workers.request:RedriveRequest"
+    # Celery's publishes are confirmed but, without this, an unroutable one is confirmed and dropped.
+    mandatory = True
+
+    @property
+    def claim(self) -> UUID:
+        """The fencing token of this attempt."""
+        return self._ticket().claim
+
+    @property
+    def attempt_number(self) -> Attempt:
+        """Which run of the job this is: (generation, attempt), both from 1."""
+        ticket = self._ticket()
+        return Attempt(ticket.generation, ticket.attempt)
+
+    @property
+    def effect_key(self) -> str:
+        """The same for every attempt and every replay of this job: an Idempotency-Key for the remote side."""
+        return f"redrive:{self.request.id}"
+
+    def once(self, key: str) -> effects.Once:
+        """`with self.once(key) as tx:` — the effect of `key` happens once, whoever tries it how often.
+
+        The key is inserted in the transaction of the statements run on `tx`, which commits at the end of the
+        block if this attempt still holds its job. In an `async def` task: `async with`.
+
+        Raises:
+            workers.errors.AlreadyDone: the effect has happened; `.result` holds what was stored with it.
+            workers.errors.LostClaimError: another worker has the job; nothing was kept.
+        """
+        return effects.Once(loop.database(), key, self._ticket())
+
+    def update_state(
+        self, task_id: str | None = None, state: str | None = None, meta: Any = None, **kwargs: Any
+    ) -> None:
+        """Celery's, and the running job's `progress` as well."""
+        attempt = child.current()
+        if attempt is not None and task_id in (None, attempt.ticket.job_id):
+            progress = dumps({"state": state, "meta": meta}, allow_nan=False).encode()
+            effects.write_progress(loop.database(), attempt.ticket, progress)
+        super().update_state(task_id, state, meta, **kwargs)
+
+    def retry(
+        self, args: Any = None, kwargs: Any = None, exc: BaseException | None = None, throw: bool = True,
+        eta: Any = None, countdown: float | None = None, max_retries: int | None = None, **options: Any,
+    ) -> Any:  # fmt: skip
+        """Celery's `retry`, with its arguments and meaning.
+
+        In a worker nothing is published here: the main process sends the same message (ids, headers, canvas)
+        round the ladder, once the retry is on record. A `queue` must be one of the topology.
+        """
+        attempt = child.current()
+        if attempt is None or self.request.called_directly or self.request.is_eager:
+            return super().retry(args, kwargs, exc, throw, eta, countdown, max_retries, **options)
+        bound = self.max_retries if max_retries is None else max_retries
+        attempt.capturing = True
+        try:
+            planned = super().retry(args, kwargs, exc, throw, eta, countdown, max_retries, **options)
+        except Retry as retry:
+            self._explain(attempt, retry)
+            raise
+        except BaseException:
+            attempt.exhausted = bound is not None and self.request.retries >= bound
+            raise
+        finally:
+            attempt.capturing = False
+        self._explain(attempt, planned)
+        return planned
+
+    def signature_from_request(
+        self, request: Any = None, args: Any = None, kwargs: Any = None, *rest: Any, **extra: Any
+    ) -> Any:
+        attempt = child.current()
+        if attempt is not None and attempt.capturing:
+            return _NextAttempt(self, attempt, args, kwargs, **extra)
+        return super().signature_from_request(request, args, kwargs, *rest, **extra)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        attempt, request = child.current(), self.request
+        if attempt is None or request.called_directly or request._protected:
+            return super().__call__(*args, **kwargs)
+        request._protected = 1  # a task that calls itself is a plain call
+        attempt.request = request
+        value = self.run(*args, **kwargs)
+        ignored = get_actual_ignore_result(self, request)
+        # Here, so that a result that cannot be stored is a failure like any other, with its hooks.
+        attempt.result = b"null" if ignored else child.encode_result(value)
+        return value
+
+    def _get_request(self) -> Any:
+        """Celery's stack is per thread; the event loop's thread finds the request of its task here."""
+        attempt = child.current()
+        if self.request_stack.top is None and attempt is not None and attempt.request is not None:
+            return attempt.request
+        return super()._get_request()
+
+    @property
+    def request(self) -> Any:
+        """Celery's `Task.request`."""
+        return self._get_request()
+
+    def _ticket(self) -> child.Ticket:
+        attempt = child.current()
+        if attempt is None:
+            raise WorkerError(f"{self.name}: claim, attempt and once() exist in a worker only")
+        return attempt.ticket
+
+    @staticmethod
+    def _explain(attempt: child.Attempt, retry: Retry) -> None:
+        if attempt.retry is not None and retry.exc is not None:
+            attempt.retry = dataclasses.replace(attempt.retry, failure=outcomes.describe(retry.exc))
+
+
+def _delay_s(task: Task, eta: Any, countdown: float | None) -> float:
+    if eta:
+        if isinstance(eta, str):
+            eta = datetime.fromisoformat(eta)
+        aware = maybe_make_aware(eta, task.app.timezone)
+        return max(float((aware - datetime.now(UTC)).total_seconds()), 0.0)
+    return max(float(countdown or 0), 0.0)
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """`expires` as Celery's messages carry it, the rest as it is."""
+    plain = dict(options)
+    expires = plain.get("expires")
+    if isinstance(expires, int | float):
+        expires = datetime.fromtimestamp(datetime.now(UTC).timestamp() + expires, UTC)
+    if isinstance(expires, datetime):
+        plain["expires"] = expires.isoformat()
+    return plain
