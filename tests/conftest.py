@@ -13,7 +13,10 @@ from tests.support.processes import Processes
 from tests.support.proxy import TcpProxy
 from tests.support.servers import Servers, acquired_servers
 from tests.support.stack import Stack
+from tests.support.stubs import sink, third_party
 from tests.support.vhosts import Vhost, broker_version, fresh_vhost
+
+__all__ = ["sink", "third_party"]  # fixtures, found here by pytest
 
 MARKED_FOLDERS = ("integration", "chaos")
 PROCESSES = pytest.StashKey[Processes]()

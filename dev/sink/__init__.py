@@ -1,0 +1,1 @@
+"""A webhook sink: takes alerts whose signature is right, and tells what it took."""
