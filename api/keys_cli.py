@@ -12,13 +12,13 @@ from typing import NoReturn, TypeVar
 import click
 
 from api.auth import SCOPES, hash_key, new_key
-from api.json_text import shown_time
 from storage import api_keys
 from storage.api_keys import ApiKey, KeyExistsError, UnknownKeyError
 from storage.errors import MigrationError, StorageError, translate
 from storage.migrate import require_level
 from storage.pool import AnyConnection, connect, where
 from storage.settings import StorageSettings
+from storage.times import shown_time
 from topology import exits
 from topology.errors import WrongSettingsError
 from topology.settings import read_settings
