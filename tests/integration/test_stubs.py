@@ -73,6 +73,10 @@ def test_a_rule_that_makes_no_sense_is_refused_and_healing_ends_the_others(
     third_party.fail("/payments", {"status": 400}, then="repeat")
     third_party.heal()
     assert httpx.post(f"{third_party.url}/payments", json=PAYMENT, trust_env=False).status_code == 201
+    third_party.fail("/payments", {"status": 400}, then="repeat")
+    third_party.reset()
+    assert (third_party.requests(), third_party.payments()) == ([], [])
+    assert httpx.post(f"{third_party.url}/payments", json=PAYMENT, trust_env=False).status_code == 201
 
 
 def signature(sink: RunningSink, body: bytes) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.databases import Database
 from tests.support.processes import Process, Processes
+from tests.support.shared import Places, Shared
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 from tests.support.work import TIME_SCALE, Work
@@ -16,14 +17,26 @@ from topology.headers import ATTEMPT, Attempt
 from topology.names import step
 
 
+@pytest.fixture(scope="module")
+def shared(places: Places) -> Iterator[Shared[Work]]:
+    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
+        work = Work(vhost, database, processes)
+        work.start()
+        return work
+
+    with places.shared(make) as shared:
+        yield shared
+
+
 @pytest.fixture
-def work(vhost: Vhost, database: Database, processes: Processes) -> Work:
-    return Work(vhost, database, processes)
+def work(shared: Shared[Work], request: pytest.FixtureRequest) -> Iterator[Work]:
+    with shared.lent(request.node) as work:
+        yield work
 
 
 @pytest.fixture
 def worker(work: Work) -> Iterator[Process]:
-    process = work.start()
+    (process,) = work.processes.started
     yield process
     assert process.exit_code is None, "the worker has ended"
 
