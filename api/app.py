@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import NoReturn, TypeVar
 
-from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
 from api.application import create_app
@@ -13,10 +12,10 @@ from api.logs import configure_logging
 from api.runtime import Config
 from api.settings import ApiSettings
 from storage.settings import StorageSettings
-from topology.errors import InvalidTopologyError
-from topology.settings import TopologySettings, load_topology
+from topology import exits
+from topology.errors import InvalidTopologyError, WrongSettingsError
+from topology.settings import TopologySettings, load_topology, read_settings
 
-EXIT_USAGE = 2
 Settings = TypeVar("Settings", bound=BaseSettings)
 
 
@@ -38,19 +37,16 @@ def load_config() -> Config:
 
 def _build(kind: type[Settings], wrong: list[str]) -> Settings | None:
     try:
-        return kind()
-    except ValidationError as error:
-        prefix = kind.model_config["env_prefix"]
-        for found in error.errors(include_url=False, include_input=False):
-            name = prefix + "_".join(str(part) for part in found["loc"]).upper()
-            wrong.append(f"{name}: {found['msg']}")
+        return read_settings(kind)
+    except WrongSettingsError as error:
+        wrong.extend(error.lines)
         return None
 
 
 def _refuse(wrong: list[str]) -> NoReturn:
     for line in wrong:
         print(line, file=sys.stderr)
-    sys.exit(EXIT_USAGE)
+    sys.exit(exits.USAGE)
 
 
 configure_logging()

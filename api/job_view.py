@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from api.json_text import shown_time, stored
-from storage.jobs import AttemptRow, Job
+from api.json_text import stored
+from storage.attempts import AttemptRow
+from storage.jobs import Job
+from storage.times import shown_time
 
 # What the end of an attempt means for the job.
 AFTER = {
@@ -54,24 +56,8 @@ def job_view(job: Job, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
         "result": stored(job.result),
         "error": job.error,
         "letter_id": job.letter_id,
-        "attempts": [attempt_view(attempt) for attempt in attempts],
+        "attempts": [attempt.as_json() for attempt in attempts],
         "history": history(job, attempts),
-    }
-
-
-def attempt_view(attempt: AttemptRow) -> dict[str, Any]:
-    return {
-        "generation": attempt.generation,
-        "attempt": attempt.attempt,
-        "worker": attempt.worker,
-        "outcome": attempt.outcome,
-        "reason": attempt.reason,
-        "exception_type": attempt.exception_type,
-        "message": attempt.message,
-        "traceback": attempt.traceback,
-        "delay_ms": attempt.delay_ms,
-        "started_at": shown_time(attempt.started_at),
-        "ended_at": shown_time(attempt.ended_at),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -135,11 +134,6 @@ def stored(text: bytes | None) -> Any:
 def _shown_float(text: str) -> Any:
     value = float(text)
     return {"$float": "Infinity" if value > 0 else "-Infinity"} if math.isinf(value) else value
-
-
-def shown_time(at: datetime | None) -> str | None:
-    """RFC 3339 in UTC."""
-    return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 class JsonResponse(JSONResponse):

@@ -10,20 +10,19 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn, TypeVar
 
 import click
-from pydantic import ValidationError
 
 from api.auth import SCOPES, hash_key, new_key
-from api.json_text import shown_time
 from storage import api_keys
 from storage.api_keys import ApiKey, KeyExistsError, UnknownKeyError
 from storage.errors import MigrationError, StorageError, translate
 from storage.migrate import require_level
 from storage.pool import AnyConnection, connect, where
 from storage.settings import StorageSettings
+from storage.times import shown_time
+from topology import exits
+from topology.errors import WrongSettingsError
+from topology.settings import read_settings
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_CONFLICT = 4
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 T = TypeVar("T")
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -88,22 +87,19 @@ def _run(work: Callable[[AnyConnection], Awaitable[T]]) -> T:
     try:
         return asyncio.run(run())
     except KeyExistsError as error:
-        _fail(str(error), EXIT_CONFLICT)
+        _fail(str(error), exits.CONFLICT)
     except (UnknownKeyError, MigrationError) as error:
-        _fail(str(error), EXIT_FAILED)
+        _fail(str(error), exits.FAILED)
     except StorageError as error:
-        _fail(f"{where(settings)}: {error}", EXIT_FAILED)
+        _fail(f"{where(settings)}: {error}", exits.FAILED)
 
 
 def _settings() -> StorageSettings:
     try:
-        return StorageSettings()  # type: ignore[call-arg]  # pydantic-settings reads the environment
-    except ValidationError as error:
-        for found in error.errors():
-            click.echo(
-                f"REDRIVE_{'_'.join(str(part) for part in found['loc']).upper()}: {found['msg']}", err=True
-            )
-        sys.exit(EXIT_USAGE)
+        return read_settings(StorageSettings)
+    except WrongSettingsError as error:
+        click.echo(str(error), err=True)
+        sys.exit(exits.USAGE)
 
 
 def _fail(text: str, code: int) -> NoReturn:

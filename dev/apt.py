@@ -4,11 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dev.errors import DevError
-
-Say = Callable[[str], None]
+from dev.waiting import Say
 
 
 class PackagesMissing(DevError):

@@ -4,7 +4,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from dev.identity import send
 from dev.interrupts import uninterrupted
 from dev.processes import GRACE, end
 from dev.runs import PURPOSES, Purpose, Run, RunState, directory_of, load_state, lock, open_run, save_state
+from dev.waiting import Say
 
-Say = Callable[[str], None]
 _STOP_SECONDS = 60.0  # for a live `make up` to end well
 
 

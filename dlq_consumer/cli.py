@@ -6,14 +6,15 @@ import sys
 from typing import TypeVar
 
 import click
-from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
-from dlq_consumer import exits
 from dlq_consumer.commands.check import check
 from dlq_consumer.commands.consume import consume
 from dlq_consumer.commands.letters import list_letters, show
 from dlq_consumer.commands.replay import replay, replays
+from topology import exits
+from topology.errors import WrongSettingsError
+from topology.settings import read_settings
 
 S = TypeVar("S", bound=BaseSettings)
 
@@ -21,12 +22,9 @@ S = TypeVar("S", bound=BaseSettings)
 def load(kind: type[S]) -> S:
     """Settings of one kind, or exit 2 naming the variables that are wrong."""
     try:
-        return kind()
-    except ValidationError as error:
-        prefix = kind.model_config.get("env_prefix", "")
-        for problem in error.errors():
-            name = prefix + "_".join(str(part) for part in problem["loc"]).upper()
-            click.echo(f"{name}: {problem['msg']}" if problem["loc"] else problem["msg"], err=True)
+        return read_settings(kind)
+    except WrongSettingsError as error:
+        click.echo(str(error), err=True)
         sys.exit(exits.USAGE)
 
 

@@ -12,9 +12,9 @@ from dlq_consumer.intake import Intake
 from dlq_consumer.waiting import event_or_timeout
 from storage.errors import DatabaseAwayError, StorageError
 from storage.sessions import Locks, Session, SessionLostError, Source
+from topology.backoff import Backoff
 from topology.broker_errors import BrokerError, ChannelClosed
 from topology.channel import BrokerChannel, Delivery
-from topology.connection import Backoff
 
 log = logging.getLogger(__name__)
 STANDBY_S = 1.0

@@ -14,7 +14,7 @@ from storage.pool import Pool
 from storage.replay_steps import Plan
 from storage.replays import CHANNEL
 from storage.sessions import Locks
-from topology.connection import Backoff
+from topology.backoff import Backoff
 from topology.publisher import Publisher
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from storage.intake import AlertPolicy, bury_abandoned
 from storage.pool import Pool, open_pool, wait_for_database
 from storage.sessions import Locks, open_locks
 from storage.settings import StorageSettings
-from topology.connection import Backoff
+from topology.backoff import Backoff
 from topology.publisher import Publisher
 
 log = logging.getLogger(__name__)
@@ -82,8 +82,7 @@ class Service:
 
     async def _while_database_lasts(self, link: BrokerLink, publisher: Publisher) -> None:
         storage = self._configuration.storage
-        say = _once(lambda text: log.warning(text, extra={"action": "database_wait"}))
-        if not await self._unless_stopped(wait_for_database(storage, say)):
+        if not await self._unless_stopped(wait_for_database(storage, _say)):
             return
         log.info("the database is there", extra={"action": "database_ready"})
         pool = await _pool(storage)
@@ -214,17 +213,8 @@ async def _close(pool: Pool) -> None:
         pool.terminate()
 
 
-def _once(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Says a text when it is another one than before."""
-    last = ""
-
-    def once(text: str) -> None:
-        nonlocal last
-        if text != last:
-            say(text)
-        last = text
-
-    return once
+def _say(text: str) -> None:
+    log.warning(text, extra={"action": "database_wait"})
 
 
 def _nothing() -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import asyncpg
 
+from storage.attempts import AttemptRow, of_jobs
 from storage.errors import StorageError, translate
 from storage.pool import AnyConnection
 
@@ -33,7 +34,6 @@ FROM redrive.idempotency_keys k JOIN redrive.jobs j ON j.id = k.job_id
 WHERE k.scope = $1 AND k.key = $2
 """
 FIND = "SELECT * FROM redrive.jobs WHERE id = $1"
-ATTEMPTS = "SELECT * FROM redrive.attempts WHERE job_id = $1 ORDER BY generation, attempt"
 
 
 class IdempotencyConflictError(StorageError):
@@ -89,23 +89,6 @@ class Job:
     queued_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
-
-
-@dataclass(frozen=True)
-class AttemptRow:
-    """A row of `redrive.attempts`: one run of a job. `delay_ms` is the wait that followed a `retry`."""
-
-    generation: int
-    attempt: int
-    worker: str
-    outcome: str
-    reason: str | None
-    exception_type: str | None
-    message: str | None
-    traceback: str | None
-    delay_ms: int | None
-    started_at: datetime
-    ended_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -171,8 +154,7 @@ async def attempts(db: AnyConnection, job_id: str) -> tuple[AttemptRow, ...]:
         DatabaseAwayError: try again.
     """
     with translate(f"read the attempts of job {job_id!r}"):
-        rows = await db.fetch(ATTEMPTS, job_id)
-    return tuple(AttemptRow(**{name: row[name] for name in AttemptRow.__dataclass_fields__}) for row in rows)
+        return (await of_jobs(db, (job_id,))).get(job_id, ())
 
 
 def _job(row: asyncpg.Record) -> Job:

@@ -10,8 +10,10 @@ from typing import Any
 
 import asyncpg
 
+from storage.attempts import AttemptRow, of_jobs
 from storage.errors import StorageError, translate
 from storage.pool import AnyConnection, Pool
+from storage.times import shown_time
 
 LetterState = str
 STATES = ("open", "replaying", "replayed", "discarded", "quarantined")
@@ -39,11 +41,6 @@ _ONE = _LETTER + "WHERE l.id = $1"
 _BODY = "SELECT body FROM redrive.dead_letters WHERE id = $1"
 _GROUP = "SELECT * FROM redrive.groups WHERE fingerprint = $1"
 _JOB_STATE = "SELECT state, generation, attempt, reason FROM redrive.jobs WHERE id = $1"
-_ATTEMPTS = """
-SELECT job_id, generation, attempt, outcome, reason, exception_type, message, traceback, delay_ms, worker,
-       started_at, ended_at
-FROM redrive.attempts WHERE job_id = ANY($1::text[]) ORDER BY job_id, generation, attempt
-"""
 _REPLAYS = """
 SELECT i.letter_id, i.token, i.replay_id::text AS replay_id, i.target, i.state, i.outcome, i.detail,
        i.next_letter_id, r.requested_by, r.created_at, i.published_at, i.decided_at
@@ -96,7 +93,7 @@ class Letter:
     replay_token: str | None
     dead_at: datetime | None
     stored_at: datetime
-    attempts: tuple[dict[str, Any], ...] = ()
+    attempts: tuple[AttemptRow, ...] = ()
     replays: tuple[dict[str, Any], ...] = ()
 
     def as_json(self, *, headers: object, deaths: object) -> dict[str, Any]:
@@ -116,11 +113,11 @@ class Letter:
             "body_sha256": self.body_sha256.hex(),
             "body_size": self.body_size,
             "possible_duplicate": self.possible_duplicate,
-            "dead_at": _time(self.dead_at),
-            "stored_at": _time(self.stored_at),
+            "dead_at": shown_time(self.dead_at),
+            "stored_at": shown_time(self.stored_at),
             "deaths": deaths,
             "headers": headers,
-            "attempts": list(self.attempts),
+            "attempts": [attempt.as_json() for attempt in self.attempts],
             "replays": list(self.replays),
         }
 
@@ -195,28 +192,19 @@ async def dossier(pool: Pool | AnyConnection, letter_id: int) -> Dossier:
 
 
 async def _with_histories(pool: Pool | AnyConnection, rows: Sequence[asyncpg.Record]) -> list[Letter]:
-    attempts: dict[str, list[dict[str, Any]]] = defaultdict(list)
     replays: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    jobs = sorted({row["job_id"] for row in rows if row["job_id"] is not None})
-    for found in await pool.fetch(_ATTEMPTS, jobs) if jobs else ():
-        attempts[found["job_id"]].append(_plain(found, without="job_id"))
+    attempts = await of_jobs(pool, {row["job_id"] for row in rows if row["job_id"] is not None})
     for found in await pool.fetch(_REPLAYS, [row["id"] for row in rows]) if rows else ():
         replays[found["letter_id"]].append(_plain(found, without="letter_id"))
     return [
-        Letter(
-            **dict(row), attempts=tuple(attempts.get(row["job_id"], ())), replays=tuple(replays[row["id"]])
-        )
+        Letter(**dict(row), attempts=attempts.get(row["job_id"], ()), replays=tuple(replays[row["id"]]))
         for row in rows
     ]
 
 
 def _plain(row: asyncpg.Record, without: str = "") -> dict[str, Any]:
     return {
-        name: _time(value) if isinstance(value, datetime) else value
+        name: shown_time(value) if isinstance(value, datetime) else value
         for name, value in row.items()
         if name != without
     }
-
-
-def _time(value: datetime | None) -> str | None:
-    return value.isoformat() if value is not None else None

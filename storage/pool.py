@@ -105,12 +105,12 @@ async def ready(settings: StorageSettings) -> int:
 
 
 async def wait_for_database(settings: StorageSettings, say: Say) -> None:
-    """Return once the database answers and is migrated; until then say, with back-off, what is missing.
+    """Return once the database answers and is migrated; until then try with back-off, and say new reasons.
 
     A wrong password or database name is waited for too, since a database that is being set up gives
     the same answers; the message says which it is.
     """
-    wait = FIRST_WAIT_S
+    wait, said = FIRST_WAIT_S, ""
     while True:
         try:
             connection = await connect(settings, "redrive-wait")
@@ -119,11 +119,14 @@ async def wait_for_database(settings: StorageSettings, say: Say) -> None:
             finally:
                 await connection.close()
         except MigrationError as error:
-            say(f"waiting for the database at {where(settings)}: {error}")
+            reason = f": {error}"
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             kind = "" if is_transient(error) else f" ({type(error).__name__})"
-            say(f"waiting for the database at {where(settings)}{kind}: {error or 'no answer'}")
+            reason = f"{kind}: {error or 'no answer'}"
         else:
             return
+        if reason != said:
+            said = reason
+            say(f"waiting for the database at {where(settings)}{reason}")
         await asyncio.sleep(wait * random.uniform(0.75, 1.25))  # noqa: S311 - jitter, not a secret
         wait = min(wait * 2, LONGEST_WAIT_S)

@@ -13,6 +13,7 @@ import asyncpg
 from storage.errors import StorageError, translate
 from storage.pool import AnyConnection, Pool, lend
 from storage.text import safe_text
+from storage.times import shown_time
 
 CHANNEL = "redrive_replays"
 MAX_LETTERS = 100_000
@@ -116,8 +117,8 @@ class ReplayItem:
             "outcome": self.outcome,
             "next_letter_id": self.next_letter_id,
             "detail": self.detail,
-            "published_at": _time(self.published_at),
-            "decided_at": _time(self.decided_at),
+            "published_at": shown_time(self.published_at),
+            "decided_at": shown_time(self.decided_at),
         }
 
 
@@ -143,8 +144,8 @@ class Replay:
             "note": self.note,
             "rate": self.rate,
             "letters": self.letters,
-            "created_at": _time(self.created_at),
-            "finished_at": _time(self.finished_at),
+            "created_at": shown_time(self.created_at),
+            "finished_at": shown_time(self.finished_at),
         }
         return shown if self.items is None else shown | {"items": [item.as_json() for item in self.items]}
 
@@ -248,7 +249,3 @@ async def recent(pool: Pool | AnyConnection, *, limit: int = 50) -> list[Replay]
     """Plans without their items, the newest first."""
     with translate("list replays"):
         return [Replay(**dict(row)) for row in await pool.fetch(_RECENT, min(limit, 1_000))]
-
-
-def _time(value: datetime | None) -> str | None:
-    return value.isoformat() if value is not None else None

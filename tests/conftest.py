@@ -12,6 +12,7 @@ from tests.support.databases import Database, fresh_database, migrated_template
 from tests.support.processes import Processes
 from tests.support.proxy import TcpProxy
 from tests.support.servers import Servers, acquired_servers
+from tests.support.shared import FAILED, PROCESSES, Places
 from tests.support.stack import Stack
 from tests.support.stubs import sink, third_party
 from tests.support.vhosts import Vhost, broker_version, fresh_vhost
@@ -19,7 +20,6 @@ from tests.support.vhosts import Vhost, broker_version, fresh_vhost
 __all__ = ["sink", "third_party"]  # fixtures, found here by pytest
 
 MARKED_FOLDERS = ("integration", "chaos")
-PROCESSES = pytest.StashKey[Processes]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -85,6 +85,12 @@ def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Proces
     made.close()
 
 
+@pytest.fixture(scope="session")
+def places(servers: Servers, template_database: str, tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """For modules whose tests share what they run on."""
+    return Places(servers, template_database, lambda: tmp_path_factory.mktemp("shared"))
+
+
 @pytest.fixture
 def stack(
     vhost: Vhost, database: Database, processes: Processes, request: pytest.FixtureRequest
@@ -114,6 +120,8 @@ def anyio_backend() -> str:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if report.when == "call":
+        item.stash[FAILED] = report.failed
     if report.failed and (processes := item.stash.get(PROCESSES, None)):
         for process in processes.started:
             report.sections.append((f"log of {process.name} (exit code {process.exit_code})", process.tail()))

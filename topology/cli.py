@@ -7,31 +7,29 @@ import time
 from typing import NoReturn
 
 import click
-from pydantic import ValidationError
 
+from topology import exits
 from topology.declare import apply, missing
 from topology.entities import Entities, compile_topology
-from topology.errors import BrokerUnreachableError, ConflictError, InvalidTopologyError, TopologyError
-from topology.settings import TopologySettings, load_topology
+from topology.errors import (
+    BrokerUnreachableError,
+    ConflictError,
+    InvalidTopologyError,
+    TopologyError,
+    WrongSettingsError,
+)
+from topology.settings import TopologySettings, load_topology, read_settings
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_CHANGES = 3
-EXIT_CONFLICT = 4
 RETRY_S = 2.0
 
 
 def _load() -> tuple[TopologySettings, Entities]:
     try:
-        settings = TopologySettings()  # type: ignore[call-arg]  # pydantic-settings reads the environment
+        settings = read_settings(TopologySettings)
         return settings, compile_topology(load_topology(settings), settings.time_scale)
-    except ValidationError as error:
-        for problem in error.errors():
-            name = "REDRIVE_" + "_".join(str(part) for part in problem["loc"]).upper()
-            click.echo(f"{name}: {problem['msg']}", err=True)
-    except InvalidTopologyError as error:
+    except (WrongSettingsError, InvalidTopologyError) as error:
         click.echo(str(error), err=True)
-    sys.exit(EXIT_USAGE)
+    sys.exit(exits.USAGE)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -55,13 +53,13 @@ def apply_command(wait_s: float) -> None:
             apply(settings.address, entities)
         except BrokerUnreachableError as error:
             if time.monotonic() >= deadline:
-                _fail("apply", error, EXIT_FAILED)
+                _fail("apply", error, exits.FAILED)
             click.echo(f"waiting for the broker: {error}", err=True)
             time.sleep(min(RETRY_S, max(deadline - time.monotonic(), 0)))
         except ConflictError as error:
-            _fail("apply", error, EXIT_CONFLICT)
+            _fail("apply", error, exits.CONFLICT)
         except TopologyError as error:
-            _fail("apply", error, EXIT_FAILED)
+            _fail("apply", error, exits.FAILED)
         else:
             break
     counts = f"{len(entities.exchanges)} exchanges, {len(entities.queues)} queues"
@@ -76,13 +74,13 @@ def check_command() -> None:
     try:
         absent = missing(settings.address, entities)
     except TopologyError as error:
-        _fail("check", error, EXIT_FAILED)
+        _fail("check", error, exits.FAILED)
     click.echo(f"broker {settings.address}: OK")
     for name in absent:
         click.echo(f"{name}: MISSING", err=True)
     if absent:
         click.echo("Run: topology apply", err=True)
-        sys.exit(EXIT_CHANGES)
+        sys.exit(exits.CHANGES)
     click.echo("entities: OK")
 
 

@@ -1,11 +1,10 @@
-"""A connection to RabbitMQ on the caller's asyncio loop, and waiting for one with a jittered back-off."""
+"""A connection to RabbitMQ on the caller's asyncio loop, and waiting for one."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,12 +13,12 @@ import pika.exceptions
 from pika.adapters.asyncio_connection import AsyncioConnection
 
 from topology.address import AmqpAddress
+from topology.backoff import Backoff, Say, Waiting
 from topology.broker_errors import BrokerAway
 from topology.channel import BrokerChannel, Consumer, Delivery, QueueState, closing_reason, describe
 from topology.wire import install
 
 __all__ = [
-    "Backoff",
     "BrokerChannel",
     "BrokerConnection",
     "Consumer",
@@ -31,7 +30,6 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
-Say = Callable[[str], None]
 CLOSE_TIMEOUT_S = 5.0
 
 
@@ -146,21 +144,6 @@ async def connect(address: AmqpAddress, name: str) -> BrokerConnection:
     return BrokerConnection(connection)
 
 
-class Backoff:
-    """Delays between attempts in seconds: from 0.1 doubling to 5, each cut at random by up to a half."""
-
-    def __init__(self, first_s: float = 0.1, most_s: float = 5.0) -> None:
-        self._first_s, self._most_s = first_s, most_s
-        self._next_s = first_s
-
-    def next_s(self) -> float:
-        delay_s, self._next_s = self._next_s, min(self._most_s, self._next_s * 2)
-        return delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads reconnects, keeps no secret
-
-    def reset(self) -> None:
-        self._next_s = self._first_s
-
-
 async def connect_persistently(
     address: AmqpAddress,
     name: str,
@@ -193,29 +176,6 @@ async def open_connection(
         yield connection
     finally:
         await connection.close()
-
-
-class Waiting:
-    """Says that we wait: at once, for a new reason, and after 1, 2, 4, … minutes, then every hour."""
-
-    def __init__(self, what: str, say: Say, clock: Callable[[], float]) -> None:
-        self._what, self._say, self._clock = what, say, clock
-        self._start = clock()
-        self._reminder_s = 60.0
-        self._said: set[str] = set()
-
-    def failed(self, reason: str) -> None:
-        waited_s = self._clock() - self._start
-        due = waited_s >= self._reminder_s
-        if due or (reason not in self._said and len(self._said) < 5):
-            self._say(f"waiting for {self._what}: {reason}" + (f" ({waited_s:.0f} s so far)" if due else ""))
-            self._said.add(reason)
-        while waited_s >= self._reminder_s:
-            self._reminder_s += min(self._reminder_s, 3600.0)
-
-    def over(self) -> None:
-        if self._said:
-            self._say(f"connected to {self._what} after {self._clock() - self._start:.1f} s")
 
 
 def _finish(future: asyncio.Future[None], error: Exception | None = None) -> None:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class TopologyError(Exception):
     """Something about the broker or its topology went wrong."""
+
+
+class WrongSettingsError(TopologyError):
+    """Variables are missing or wrong; the text has a line for each, with its name."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = tuple(lines)
 
 
 class InvalidTopologyError(TopologyError, ValueError):

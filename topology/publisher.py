@@ -9,6 +9,7 @@ from collections import deque
 from typing import NoReturn
 
 from topology.address import AmqpAddress
+from topology.backoff import Backoff, Say
 from topology.broker_errors import (
     BrokerAway,
     BrokerError,
@@ -21,7 +22,7 @@ from topology.broker_errors import (
 )
 from topology.channel import BrokerChannel
 from topology.confirms import Confirms, Flight
-from topology.connection import Backoff, BrokerConnection, Say, connect_persistently
+from topology.connection import BrokerConnection, connect_persistently
 from topology.headers import PUBLISH, REPLAY
 from topology.messages import Message
 from topology.wire import MalformedProperties, NotEncodable, split

@@ -1,15 +1,26 @@
-"""A dead letter made ready to be sent out again: the bytes it died with, less what would bend its way."""
+"""A message made ready to be sent out again: the bytes it came with, less what would bend its way."""
 
 from __future__ import annotations
 
 from topology.headers import ATTEMPT, DEATH_HEADERS, DELIVERY_COUNTERS, DUE, REPLAY, Attempt
 from topology.wire import Properties, split
 
-# The broker would route by these once more; expiry would end the message again.
-_DROPPED_HEADERS = (*DEATH_HEADERS, *DELIVERY_COUNTERS, "CC", "BCC", "expires", DUE)
-# `user_id` must be that of the publishing connection, or the broker closes the channel.
+# The broker would route by CC and BCC once more; a due time belongs to one way round the ladder.
+_DROPPED_HEADERS = (*DEATH_HEADERS, *DELIVERY_COUNTERS, DUE, "CC", "BCC")
+# An expiration would shorten a delay: of the queue's TTL and the message's the lower one counts. `user_id`
+# must be that of the publishing connection, or the broker closes the channel.
 _DROPPED_PROPERTIES = ("expiration", "user_id")
+_EXPIRES = "expires"  # Celery's own expiry would end a replay at once
 _RETRIES = "retries"
+
+
+def carried(properties: bytes) -> Properties:
+    """What of a delivered message goes out again, on whatever way: every other entry keeps its bytes.
+
+    Raises:
+        MalformedProperties: the list cannot be taken apart.
+    """
+    return split(properties).without(*_DROPPED_PROPERTIES).without_headers(_DROPPED_HEADERS)
 
 
 def for_replay(properties: bytes, *, token: str, attempt: Attempt | None) -> bytes:
@@ -23,7 +34,7 @@ def for_replay(properties: bytes, *, token: str, attempt: Attempt | None) -> byt
     Raises:
         MalformedProperties: the list cannot be taken apart.
     """
-    kept = split(properties).without(*_DROPPED_PROPERTIES).without_headers(_DROPPED_HEADERS)
+    kept = carried(properties).without_headers((_EXPIRES,))
     if _has(kept, _RETRIES):
         kept = kept.with_header(_RETRIES, 0)
     if attempt is not None:

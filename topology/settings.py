@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from pydantic import Field, HttpUrl, SecretStr, field_validator
+from pydantic import Field, HttpUrl, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from topology.address import AmqpAddress
-from topology.errors import InvalidTopologyError
+from topology.errors import InvalidTopologyError, WrongSettingsError
 from topology.spec import Topology
+
+S = TypeVar("S", bound=BaseSettings)
 
 
 class TopologySettings(BaseSettings):
@@ -64,6 +66,26 @@ class TopologySettings(BaseSettings):
     @property
     def address(self) -> AmqpAddress:
         return AmqpAddress.parse(self.amqp_url.get_secret_value())
+
+
+def read_settings(kind: type[S]) -> S:
+    """Settings of any one kind from the environment and `.env`. Called in entry points only.
+
+    Raises:
+        WrongSettingsError: a line for each variable that is missing or wrong.
+    """
+    try:
+        return kind()
+    except ValidationError as error:
+        prefix = kind.model_config.get("env_prefix", "")
+        raise WrongSettingsError(
+            [
+                f"{prefix}{'_'.join(map(str, problem['loc'])).upper()}: {problem['msg']}"
+                if problem["loc"]
+                else problem["msg"]  # about several variables; it names them itself
+                for problem in error.errors(include_url=False, include_input=False)
+            ]
+        ) from None
 
 
 def load_topology(settings: TopologySettings) -> Topology:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from pydantic import ValidationError
-
-from topology.errors import InvalidTopologyError
+from topology import exits
+from topology.errors import InvalidTopologyError, WrongSettingsError
+from topology.settings import read_settings
 from workers.celery_app import Redrive
 from workers.jobs.thirdparty import Client, client
 from workers.settings import Environment, ThirdPartySettings, from_environment
@@ -16,15 +16,10 @@ JOBS = ("payments", "inventory", "webhooks", "reports", "emails")
 
 def _settings() -> tuple[Environment, ThirdPartySettings]:
     try:
-        return from_environment(), ThirdPartySettings()
-    except ValidationError as error:
-        for problem in error.errors():
-            name = "_".join(str(part) for part in problem["loc"]).upper()
-            prefix = "REDRIVE_WORKER_" if error.title == "WorkerSettings" else "REDRIVE_"
-            sys.stderr.write(f"{prefix}{name}: {problem['msg']}\n")
-    except InvalidTopologyError as error:
+        return from_environment(), read_settings(ThirdPartySettings)
+    except (WrongSettingsError, InvalidTopologyError) as error:
         sys.stderr.write(f"{error}\n")
-    sys.exit(2)
+    sys.exit(exits.USAGE)
 
 
 _environment, _third_party = _settings()

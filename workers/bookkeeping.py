@@ -18,7 +18,7 @@ from topology.spec import Topology, WorkQueue
 from workers import republish
 from workers.arrival import Arrival
 from workers.claiming import Ack, Around, Decision, Reject, Run, SendOn, Terms, decide
-from workers.completing import Finished, completion, delay_s, next_message, recorded_message
+from workers.completing import Finished, again, completion, delay_s, next_message, recorded_message
 from workers.entries import Held, Item, Postponed, Reply, Started
 from workers.outcomes import Retry, Returned
 from workers.returning import Build, Returns, StaleArrivalError
@@ -235,13 +235,7 @@ class Books:
 
     async def _around(self, arrival: Arrival, seconds: float) -> None:
         def build(token: str, due_ms: int | None) -> Message:
-            return republish.again(
-                arrival.raw_properties,
-                arrival.raw_body,
-                attempt=arrival.task.attempt,
-                token=token,
-                due_ms=due_ms,
-            )
+            return again(arrival, arrival.task.attempt, token, due_ms)
 
         await self._send(arrival, arrival.queue, seconds / self._time_scale, build)
 

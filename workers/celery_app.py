@@ -15,7 +15,7 @@ from storage.errors import DatabaseAwayError
 from topology.headers import DUE
 from topology.kombu_entities import task_queues
 from topology.ladder import route
-from workers import loop
+from workers import autoretry, loop
 from workers.checks import BUILT_IN
 from workers.errors import UnsafeTaskError
 from workers.settings import Environment, from_environment
@@ -56,6 +56,7 @@ class Redrive(Celery):
         given = options.get("dont_autoretry_for", getattr(base or self.Task, "dont_autoretry_for", ()))
         options["dont_autoretry_for"] = (*given, *NEVER_AUTORETRIED)
         task = super()._task_from_fun(fun, name=name, base=base, bind=bind, **options)
+        autoretry.replace_autoretry(task, options)
         if task.max_retries is None and not task.name.startswith(BUILT_IN):
             raise UnsafeTaskError(f"task {task.name}: max_retries is None: it would be retried for ever")
         return task
@@ -94,7 +95,9 @@ class Redrive(Celery):
             kind.run = loop.on_loop(kind.run)
         given = options.get("dont_autoretry_for", getattr(kind, "dont_autoretry_for", ()))
         options["dont_autoretry_for"] = (*given, *NEVER_AUTORETRIED)
-        return super().register_task(task, **options)
+        registered = super().register_task(task, **options)
+        autoretry.replace_autoretry(registered, options)
+        return registered
 
 
 def seconds_until(countdown: Any, eta: Any, timezone: Any) -> float:

@@ -79,7 +79,7 @@ def next_message(finished: Finished, attempt: Attempt, token: str, due_ms: int |
     """The message of the attempt that waits now."""
     outcome = finished.outcome
     if not isinstance(outcome, Retry):
-        return _again(finished.arrival, attempt, token, due_ms)
+        return again(finished.arrival, attempt, token, due_ms)
     retries = finished.arrival.task.retries + (1 if outcome.counted else 0)
     return _retried(finished.arrival, attempt, token, due_ms, retries, outcome.arguments, outcome.options)
 
@@ -93,7 +93,8 @@ def recorded_message(
     return _retried(arrival, attempt, token, due_ms, retries, waiting.arguments, options)
 
 
-def _again(arrival: Arrival, attempt: Attempt, token: str, due_ms: int | None) -> Message:
+def again(arrival: Arrival, attempt: Attempt, token: str, due_ms: int | None) -> Message:
+    """The same message, for `attempt`."""
     return republish.again(
         arrival.raw_properties, arrival.raw_body, attempt=attempt, token=token, due_ms=due_ms
     )

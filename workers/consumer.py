@@ -13,6 +13,7 @@ from celery.worker import state
 from celery.worker.consumer import Consumer
 from celery.worker.consumer.tasks import Tasks
 
+from topology import exits
 from workers import parsing
 from workers.checks import refuse_unsafe_settings, refuse_unsafe_tasks
 from workers.errors import UnsafeTaskError
@@ -57,7 +58,7 @@ class RedriveConsumer(Consumer):
             refuse_unsafe_tasks(self.app.tasks, self.controller.time_limit)
         except UnsafeTaskError as error:
             logger.critical("refused to start: %s", error)
-            raise SystemExit(1) from None
+            raise SystemExit(exits.FAILED) from None
         self.ledger = Ledger(self.app.environment, self.hostname)
         self.guard = Guard(self, self.ledger)
 

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import threading
 import time
 from collections import deque
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from storage.errors import DatabaseAwayError
 from storage.pool import connect, wait_for_database, where
+from topology.backoff import Backoff
 from topology.publisher import Publisher
 from workers.arrival import Arrival
 from workers.bookkeeping import START_S, Books
@@ -186,7 +186,8 @@ class Ledger:
 
     async def _connected(self, books: Books, error: DatabaseAwayError | None) -> Connection:
         """A connection, after however long. Meanwhile nothing new is consumed and nothing is given up."""
-        storage, started, wait = self._environment.storage, time.monotonic(), FIRST_WAIT_S
+        storage, started = self._environment.storage, time.monotonic()
+        backoff = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
         paused = False
         while True:
             if error is not None:
@@ -197,8 +198,7 @@ class Ledger:
                 if not paused:
                     paused = True
                     self._reply(Reply("pause"))
-                await asyncio.sleep(wait * random.uniform(0.75, 1.25))  # noqa: S311 - jitter, not a secret
-                wait = min(wait * 2, LONGEST_WAIT_S)
+                await asyncio.sleep(backoff.next_s())
             try:
                 connection = await connect(storage, f"redrive-ledger {self._worker}")
             except Exception as failed:  # noqa: BLE001 - whatever it is, waiting is all that can be done

@@ -10,14 +10,10 @@ from typing import Any, Literal
 from kombu.compression import decompress
 from kombu.utils.json import dumps
 
-from topology.headers import ATTEMPT, DEATH_HEADERS, DELIVERY_COUNTERS, DUE, PUBLISH, Attempt
+from topology.headers import ATTEMPT, DUE, PUBLISH, Attempt
 from topology.messages import Message
-from topology.wire import Properties, split
-
-# CC and BCC would route copies elsewhere again; a user_id must be that of the publishing connection.
-DROPPED_HEADERS = (*DEATH_HEADERS, *DELIVERY_COUNTERS, DUE, PUBLISH, "CC", "BCC")
-# An expiration would shorten the delay: of the queue's TTL and the message's the lower one counts.
-DROPPED_PROPERTIES = ("expiration", "user_id")
+from topology.republish import carried
+from topology.wire import Properties
 
 Protocol = Literal[1, 2]
 
@@ -29,15 +25,15 @@ def again(raw: bytes, body: bytes, *, attempt: Attempt, token: str, due_ms: int 
         token: value of the header PUBLISH.
         due_ms: unix milliseconds before which it is not to run, where one lap is not enough.
     """
-    return Message(_carried(raw, attempt, token, due_ms).encode(), body)
+    return Message(_outgoing(raw, attempt, token, due_ms).encode(), body)
 
 
 def postponed(
     raw: bytes, body: bytes, *, protocol: Protocol, attempt: Attempt, token: str, due_ms: int | None
 ) -> Message:
     """A message whose `eta` the ladder keeps: the field goes, or the next worker would send it on again."""
-    carried = _carried(raw, attempt, token, due_ms)
-    return _changed(carried, body, protocol, {"eta": None})
+    kept = _outgoing(raw, attempt, token, due_ms)
+    return _changed(kept, body, protocol, {"eta": None})
 
 
 def retried(
@@ -60,25 +56,24 @@ def retried(
         options: `time_limit`, `soft_time_limit` (s), `expires` (ISO 8601) and `priority`, where changed.
     """
     options = options or {}
-    carried = _carried(raw, attempt, token, due_ms)
+    kept = _outgoing(raw, attempt, token, due_ms)
     fields: dict[str, Any] = {"retries": retries, "eta": None}
     if "time_limit" in options or "soft_time_limit" in options:
         fields["timelimit"] = [options.get("time_limit"), options.get("soft_time_limit")]
     if "expires" in options:
         fields["expires"] = options["expires"]
     if "priority" in options:
-        carried = dataclasses.replace(carried, priority=options["priority"])
-    return _changed(carried, body, protocol, fields, arguments)
+        kept = dataclasses.replace(kept, priority=options["priority"])
+    return _changed(kept, body, protocol, fields, arguments)
 
 
-def _carried(raw: bytes, attempt: Attempt, token: str, due_ms: int | None) -> Properties:
-    carried = split(raw).without(*DROPPED_PROPERTIES).without_headers(DROPPED_HEADERS)
-    carried = carried.with_header(ATTEMPT, str(attempt)).with_header(PUBLISH, token)
-    return carried if due_ms is None else carried.with_header(DUE, due_ms)
+def _outgoing(raw: bytes, attempt: Attempt, token: str, due_ms: int | None) -> Properties:
+    kept = carried(raw).with_header(ATTEMPT, str(attempt)).with_header(PUBLISH, token)
+    return kept if due_ms is None else kept.with_header(DUE, due_ms)
 
 
 def _changed(
-    carried: Properties,
+    kept: Properties,
     body: bytes,
     protocol: Protocol,
     fields: dict[str, Any],
@@ -87,15 +82,15 @@ def _changed(
     """Protocol 2 has its fields in the headers, protocol 1 in the body."""
     if protocol == 2:
         for name, value in fields.items():
-            if value is not None or carried.get_header(name) is not None:
-                carried = carried.with_header(name, value)
+            if value is not None or kept.get_header(name) is not None:
+                kept = kept.with_header(name, value)
         if arguments is None:
-            return Message(carried.encode(), body)
-        return Message(carried.without_headers(("compression",)).encode(), arguments)
-    method = carried.get_header("compression")
+            return Message(kept.encode(), body)
+        return Message(kept.without_headers(("compression",)).encode(), arguments)
+    method = kept.get_header("compression")
     # Plain json: values that kombu's would revive go through unchanged.
     payload = json.loads(decompress(body, method) if method else body)
     payload |= fields
     if arguments is not None:
         payload["args"], payload["kwargs"] = json.loads(arguments)[:2]
-    return Message(carried.without_headers(("compression",)).encode(), dumps(payload).encode())
+    return Message(kept.without_headers(("compression",)).encode(), dumps(payload).encode())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Callable
 from uuid import uuid4
 
+from topology.backoff import Backoff
 from topology.broker_errors import NotPublishable
 from topology.errors import TopologyError
 from topology.ladder import route
@@ -49,7 +49,7 @@ class Returns:
             StaleArrivalError: it need not be any more.
         """
         due = time.monotonic() + delay_s * self._time_scale
-        wait = FIRST_WAIT_S
+        backoff = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
         while True:
             left_s = max(due - time.monotonic(), 0.0) / self._time_scale
             way = route(queue, left_s, time_scale=self._time_scale, now_ms=int(time.time() * 1000))
@@ -60,13 +60,13 @@ class Returns:
             except NotPublishable:
                 raise
             except TopologyError as error:
+                wait_s = backoff.next_s()
                 logger.warning(
-                    "not sent to the ladder, tried again in %.1f s: %s", wait, error,
+                    "not sent to the ladder, tried again in %.1f s: %s", wait_s, error,
                     extra=arrival.log_fields("ladder_publish_failed"),
                 )  # fmt: skip
             else:
                 return
-            await asyncio.sleep(wait * random.uniform(0.75, 1.25))  # noqa: S311 - jitter, not a secret
-            wait = min(wait * 2, LONGEST_WAIT_S)
+            await asyncio.sleep(wait_s)
             if not self._current(arrival):
                 raise StaleArrivalError("the connection that delivered this message is gone")

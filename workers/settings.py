@@ -8,7 +8,7 @@ from pydantic import Field, HttpUrl, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from storage.settings import StorageSettings
-from topology.settings import TopologySettings, load_topology
+from topology.settings import TopologySettings, load_topology, read_settings
 from topology.spec import Topology
 
 
@@ -71,8 +71,9 @@ def from_environment() -> Environment:
     """Read the environment and `.env`.
 
     Raises:
-        pydantic.ValidationError, topology.errors.InvalidTopologyError: something is missing or wrong.
+        topology.errors.WrongSettingsError: a variable is missing or wrong.
+        topology.errors.InvalidTopologyError: `REDRIVE_TOPOLOGY` names none.
     """
-    broker = TopologySettings()  # type: ignore[call-arg]  # pydantic-settings reads the environment
-    storage = StorageSettings()  # type: ignore[call-arg]
-    return Environment(broker, storage, WorkerSettings(), load_topology(broker))
+    broker = read_settings(TopologySettings)
+    storage, worker = read_settings(StorageSettings), read_settings(WorkerSettings)
+    return Environment(broker, storage, worker, load_topology(broker))

@@ -6,8 +6,8 @@ from dev.ports import free_ports
 from dev.runs import ROOT, Run, project
 from dev.servers.contract import ServersFailed
 from dev.servers.docker import ContainerServers, PublishedPorts, docker, have_images
-from dev.servers.readiness import Say
 from dev.servers.secrets import DATABASE, USER, Secrets, keep
+from dev.waiting import Say
 
 _SERVICES = ("rabbitmq", "postgres")
 _REQUIRED = re.compile(r"\$\{(\w+):?\?")

@@ -15,13 +15,13 @@ from dev.servers.contract import Kind, ServersFailed, ServerUrls
 from dev.servers.readiness import (
     NotReady,
     Question,
-    Say,
     ask_amqp,
     ask_database,
     ask_management,
     wait_until_ready,
 )
 from dev.servers.secrets import DATABASE, USER, Secrets
+from dev.waiting import Say
 
 RABBITMQ_IMAGE = "rabbitmq:4-management"
 POSTGRES_IMAGE = "postgres:18"

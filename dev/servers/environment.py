@@ -6,7 +6,8 @@ from typing import NoReturn, Self
 from dev.leftovers import close_run
 from dev.runs import Run
 from dev.servers.contract import Kind, NotControllable, ServerUrls
-from dev.servers.readiness import Question, Say, ask_amqp, ask_database, ask_management, wait_until_ready
+from dev.servers.readiness import Question, ask_amqp, ask_database, ask_management, wait_until_ready
+from dev.waiting import Say
 
 _SECONDS = 30.0  # they may have been started a moment ago, beside us
 

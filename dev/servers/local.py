@@ -12,8 +12,9 @@ from dev.runs import Run
 from dev.servers.contract import Kind, ServersFailed, ServerUrls
 from dev.servers.postgres import LocalDatabase, find_binaries
 from dev.servers.rabbitmq import BrokerPorts, LocalBroker, find_server
-from dev.servers.readiness import Question, Say, wait_until_ready
+from dev.servers.readiness import Question, wait_until_ready
 from dev.servers.secrets import DATABASE, USER, keep
+from dev.waiting import Say
 
 _SECONDS = 120.0  # a broker's first start takes 5 to 15 s on a small machine
 

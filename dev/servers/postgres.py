@@ -12,8 +12,9 @@ from pathlib import Path
 from dev.processes import Account, Child, spawn, tail
 from dev.runs import Run
 from dev.servers.contract import ServersFailed, ServerUrls
-from dev.servers.readiness import NotReady, Question, Say, ask_database
+from dev.servers.readiness import NotReady, Question, ask_database
 from dev.servers.secrets import DATABASE, USER, Secrets
+from dev.waiting import Say
 
 OLDEST = 15
 

@@ -11,8 +11,8 @@ import amqp
 import httpx
 
 from dev.servers.contract import ServersFailed, ServerUrls
+from dev.waiting import Say
 
-Say = Callable[[str], None]
 _TIMEOUT = 5.0  # seconds for one question
 
 

@@ -13,8 +13,8 @@ from dev.servers.docker import (
     PublishedPorts,
     have_images,
 )
-from dev.servers.readiness import Say
 from dev.servers.secrets import USER, keep
+from dev.waiting import Say
 
 
 class TestContainers(ContainerServers):

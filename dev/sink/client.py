@@ -23,12 +23,20 @@ class SinkClient:
         except httpx.HTTPError:
             return False
 
+    def fail(self, *statuses: int) -> None:
+        """The next deliveries that are signed right get these answers, one each."""
+        self._http.put("/_failures", json=statuses).raise_for_status()
+
     def received(self) -> list[dict[str, Any]]:
-        """Deliveries whose signature was right: at (unix seconds), path, delivery, body."""
+        """Deliveries that were taken: at (unix seconds), path, delivery, body."""
         return self._list("/_received")
 
+    def failed(self) -> list[dict[str, Any]]:
+        """Those that were to fail, each with what was `answered`."""
+        return self._list("/_failed")
+
     def refused(self) -> list[dict[str, Any]]:
-        """The others, each with its `why`."""
+        """Those with a wrong signature, each with its `why`."""
         return self._list("/_refused")
 
     def _list(self, path: str) -> list[dict[str, Any]]:

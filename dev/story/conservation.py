@@ -15,7 +15,7 @@ from topology.depths import counts
 from topology.entities import compile_topology
 
 # What the steps before have told the third party to take.
-PAYMENTS = ("payment-1", "payment-5")
+PAYMENTS = ("payment-1", "payment-2", "payment-5")
 ORDERS = ("order-4", "order-6")
 
 

@@ -27,15 +27,15 @@ def good_job(stage: Stage) -> None:
 
 def transient_failure(stage: Stage) -> None:
     stage.tell.step("The third party answers 503 twice, then works")
-    stage.third_party.fail("/webhooks/event-2", {"status": 503}, {"status": 503})
-    with LadderWatch(stage.stack.urls.amqp, TOPOLOGY.queue("webhooks")) as watch:
-        payload = {"event_id": "event-2", "kind": "order.paid"}
-        made = stage.submit("webhooks.handle_webhook", payload, "event-2")
+    payload = {"payment_id": "payment-2", "amount_cents": 250, "currency": "EUR"}
+    stage.third_party.fail("/payments", {"status": 503}, {"status": 503}, match=payload)
+    with LadderWatch(stage.stack.urls.amqp, TOPOLOGY.queue("payments")) as watch:
+        made = stage.submit("payments.call_payment_api", payload, "payment-2")
         job = stage.until(made.job_id, "SUCCEEDED")
     expect(watch.problem is None, "the broker to be watched throughout", watch.problem)
-    requests = stage.third_party.requests("/webhooks/event-2")
+    requests = [each for each in stage.third_party.requests("/payments") if each["body"] == payload]
     answers = [each["answered"] for each in requests]
-    expect(answers == [503, 503, 200], "503, 503 and 200 at the third party", answers)
+    expect(answers == [503, 503, 201], "503, 503 and 201 at the third party", answers)
     for number, (before, after) in enumerate(pairwise(requests), 1):
         queues = seen_between(watch.sightings, before["at"], after["at"])
         expect(bool(queues), f"wait {number} in a retry queue", {"job": job, "sightings": watch.sightings})

@@ -35,6 +35,10 @@ class ThirdPartyClient:
         """All is well again."""
         self._http.delete("/_control/rules").raise_for_status()
 
+    def reset(self) -> None:
+        """As if it had just been started."""
+        self._http.post("/_control/reset").raise_for_status()
+
     def healthy(self) -> bool:
         try:
             return self._http.get("/_control/health").is_success

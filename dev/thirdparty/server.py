@@ -72,6 +72,9 @@ class ThirdParty:
             case ("DELETE", "rules"):
                 self.rules.clear()
                 return Response(204)
+            case ("POST", "reset"):
+                self.rules, self.business, self.arrivals = Rules(), Business(), []
+                return Response(204)
             case ("GET", "requests"):
                 wanted = request.query.get("path")
                 return Response.of([asdict(each) for each in self.arrivals if wanted in (None, each.path)])

@@ -7,11 +7,11 @@ import sys
 
 import click
 
-from dlq_consumer import exits
 from dlq_consumer.commands.running import Load, fail
 from storage.errors import MigrationError, StorageError
 from storage.pool import ready, where
 from storage.settings import StorageSettings
+from topology import exits
 from topology.broker_errors import BrokerAway, ChannelClosed
 from topology.connection import BrokerConnection, connect
 from topology.errors import InvalidTopologyError

@@ -7,12 +7,13 @@ import sys
 
 import click
 
-from dlq_consumer import exits, logs
+from dlq_consumer import logs
 from dlq_consumer.commands.running import Load, fail
 from dlq_consumer.configuration import Configuration
 from dlq_consumer.service import Service
 from dlq_consumer.settings import AlertSettings, ConsumerSettings
 from storage.settings import StorageSettings
+from topology import exits
 from topology.errors import InvalidTopologyError
 from topology.names import dead_letter_queues, work_queue_of
 from topology.settings import TopologySettings, load_topology

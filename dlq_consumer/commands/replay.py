@@ -8,11 +8,12 @@ import sys
 
 import click
 
-from dlq_consumer import exits, printing
+from dlq_consumer import printing
 from dlq_consumer.commands.running import Load, fail, with_database
 from storage import replays as plans
 from storage.pool import Pool
 from storage.replays import Replay, ReplayConflictError, ReplayItem
+from topology import exits
 
 POLL_S = 0.25
 HINT_AFTER_S = 5.0

@@ -10,10 +10,10 @@ from typing import NoReturn, Protocol, TypeVar
 import click
 from pydantic_settings import BaseSettings
 
-from dlq_consumer import exits
 from storage.errors import DatabaseAwayError, StorageError, translate
 from storage.pool import Pool, open_pool
 from storage.settings import StorageSettings
+from topology import exits
 
 S = TypeVar("S", bound=BaseSettings)
 T = TypeVar("T")

@@ -11,7 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.databases import Database
+from tests.support.processes import Processes
+from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
+from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 
 TYPE = "payments.charge_order"
@@ -19,11 +23,27 @@ CHARGE = {"order_id": "o-1", "amount_cents": 1999, "currency": "EUR"}
 MIB = 1_048_576
 
 
+@pytest.fixture(scope="module")
+def shared(places: Places) -> Iterator[Shared[Stack]]:
+    def make(vhost: Vhost, database: Database, processes: Processes) -> Stack:
+        stack = Stack(vhost, database, processes)
+        stack.apply_topology()
+        stack.start_api()
+        return stack
+
+    with places.shared(make) as shared:
+        yield shared
+
+
 @pytest.fixture
-def api(stack: Stack) -> httpx.Client:
-    stack.apply_topology()
-    stack.start_api()
-    return stack.http
+def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
+    with shared.lent(request.node) as stack:
+        yield stack
+
+
+@pytest.fixture
+def api(running: Stack) -> httpx.Client:
+    return running.http
 
 
 def charge(api: httpx.Client, key: str, **changed: Any) -> httpx.Response:
@@ -76,9 +96,9 @@ def test_an_accepted_job_is_published_at_once_and_shown(stack: Stack) -> None:
     )
 
 
-def test_a_resent_request_gets_the_same_answer_and_no_second_job(api: httpx.Client, stack: Stack) -> None:
+def test_a_resent_request_gets_the_same_answer_and_no_second_job(api: httpx.Client, running: Stack) -> None:
     first = charge(api, "k1")
-    eventually(lambda: stack.job(first.json()["id"])["state"] == "QUEUED", 10, "the job has moved on")
+    eventually(lambda: running.job(first.json()["id"])["state"] == "QUEUED", 10, "the job has moved on")
     again = charge(api, "k1")
     by_body = api.post("/jobs", json={"type": TYPE, "payload": CHARGE, "idempotency_key": "k1"})
     for answer in (again, by_body):
@@ -86,15 +106,17 @@ def test_a_resent_request_gets_the_same_answer_and_no_second_job(api: httpx.Clie
         assert answer.headers["idempotent-replayed"] == "true"
         assert answer.headers["location"] == first.headers["location"]
         assert answer.content == first.content
-    assert jobs(stack) == 1
-    assert len(published(stack)) == 1
+    assert jobs(running) == 1
+    assert len(published(running)) == 1
 
 
-def test_fifty_equal_requests_at_once_on_two_processes_make_one_job(api: httpx.Client, stack: Stack) -> None:
+def test_fifty_equal_requests_at_once_on_two_processes_make_one_job(
+    api: httpx.Client, running: Stack
+) -> None:
     key = api.headers["Authorization"]
     first = str(api.base_url)
-    stack.start_api()
-    urls = [first, str(stack.http.base_url)]
+    running.start_api()
+    urls = [first, str(running.http.base_url)]
     body = {"type": TYPE, "payload": CHARGE, "idempotency_key": "k1"}
 
     def send(number: int) -> httpx.Response:
@@ -105,16 +127,16 @@ def test_fifty_equal_requests_at_once_on_two_processes_make_one_job(api: httpx.C
     assert {answer.status_code for answer in answers} == {202}
     assert len({answer.content for answer in answers}) == 1
     assert sum("idempotent-replayed" not in answer.headers for answer in answers) == 1
-    assert jobs(stack) == 1
-    assert len(published(stack)) == 1
+    assert jobs(running) == 1
+    assert len(published(running)) == 1
 
 
-def test_a_key_belongs_to_its_request_and_to_its_caller(api: httpx.Client, stack: Stack) -> None:
+def test_a_key_belongs_to_its_request_and_to_its_caller(api: httpx.Client, running: Stack) -> None:
     assert charge(api, "k1").status_code == 202
     conflict = charge(api, "k1", amount_cents=5)
     assert conflict.status_code == 422
     assert conflict.json()["errors"][0]["field"] == "Idempotency-Key"
-    other = json.loads(stack.command("api.keys_cli:main", "create", "other", "--json").stdout)["key"]
+    other = json.loads(running.command("api.keys_cli:main", "create", "other", "--json").stdout)["key"]
     answer = api.post(
         "/jobs",
         json={"type": TYPE, "payload": {**CHARGE, "amount_cents": 5}, "idempotency_key": "k1"},
@@ -122,7 +144,7 @@ def test_a_key_belongs_to_its_request_and_to_its_caller(api: httpx.Client, stack
     )
     assert answer.status_code == 202
     assert "idempotent-replayed" not in answer.headers
-    assert jobs(stack) == 2
+    assert jobs(running) == 2
 
 
 def test_a_refused_request_does_not_use_its_key_up(api: httpx.Client) -> None:
@@ -174,7 +196,7 @@ BAD: list[tuple[str, int, str, dict[str, Any]]] = [
 
 
 def test_bad_requests_are_problems_that_name_the_field_and_store_nothing(
-    api: httpx.Client, stack: Stack
+    api: httpx.Client, running: Stack
 ) -> None:
     for name, status, field, request in BAD:
         headers = {"Content-Type": "application/json"} | request.pop("headers", {})
@@ -184,8 +206,8 @@ def test_bad_requests_are_problems_that_name_the_field_and_store_nothing(
         problem = answer.json()
         assert (name, problem["status"], problem["errors"][0]["field"]) == (name, status, field)
         assert problem.keys() == {"type", "title", "status", "detail", "errors"}
-    assert jobs(stack) == 0
-    assert stack.database.value("select count(*) from redrive.idempotency_keys") == 0
+    assert jobs(running) == 0
+    assert running.database.value("select count(*) from redrive.idempotency_keys") == 0
     assert charge(api, "k").status_code == 202  # and it still works
 
 
@@ -203,17 +225,17 @@ def test_a_body_of_exactly_the_limit_is_read(api: httpx.Client) -> None:
     assert api.post("/jobs", content=text + b" ", headers=headers).status_code == 413
 
 
-def test_nul_and_lone_surrogates_travel_unharmed(api: httpx.Client, stack: Stack) -> None:
+def test_nul_and_lone_surrogates_travel_unharmed(api: httpx.Client, running: Stack) -> None:
     payload = {"event_id": "e", "kind": "k", "data": {"text": "a\ud800\x00b", "\udfff": 1}}
     text = json.dumps({"type": "webhooks.handle_webhook", "payload": payload, "idempotency_key": "k"})
     answer = api.post("/jobs", content=text, headers={"Content-Type": "application/json"})
     assert answer.status_code == 202, answer.text
-    (message,) = published(stack, "webhooks")
+    (message,) = published(running, "webhooks")
     assert json.loads(base64.b64decode(message["payload"]))[1] == payload
-    assert json.loads(stack.database.value("select payload from redrive.jobs")) == payload
+    assert json.loads(running.database.value("select payload from redrive.jobs")) == payload
 
 
-def test_results_are_given_when_there_is_one(api: httpx.Client, stack: Stack) -> None:
+def test_results_are_given_when_there_is_one(api: httpx.Client, running: Stack) -> None:
     job_id = charge(api, "k1").json()["id"]
     assert api.get("/jobs/no-such-job").status_code == 404
     assert api.get("/jobs/no-such-job/result").status_code == 404
@@ -221,12 +243,12 @@ def test_results_are_given_when_there_is_one(api: httpx.Client, stack: Stack) ->
     waiting = api.get(f"/jobs/{job_id}/result")
     assert (waiting.status_code, waiting.json()["type"]) == (409, "urn:redrive:problem:not-finished")
     done = "update redrive.jobs set state = 'SUCCEEDED', result = $1, finished_at = now()"
-    stack.database.execute(done, b'{"paid": true, "rate": NaN, "note": "\\ud800"}')
+    running.database.execute(done, b'{"paid": true, "rate": NaN, "note": "\\ud800"}')
     answer = api.get(f"/jobs/{job_id}/result")
     assert answer.status_code == 200
     assert answer.json() == {"paid": True, "rate": {"$float": "NaN"}, "note": "\ud800"}
     assert api.get(f"/jobs/{job_id}").json()["result"] == answer.json()
-    stack.database.execute("update redrive.jobs set state = 'DEAD', reason = 'exception', result = null")
+    running.database.execute("update redrive.jobs set state = 'DEAD', reason = 'exception', result = null")
     dead = api.get(f"/jobs/{job_id}/result")
     assert (dead.status_code, dead.json()["type"]) == (409, "urn:redrive:problem:no-result")
 

@@ -117,7 +117,7 @@ def test_check_says_of_each_thing_whether_it_is_there(graveyard: Graveyard) -> N
     process.wait_for_log("draining redrive.unrouted.dlq")
     process.wait_for_log("draining mails.dlq")
     running = graveyard.dlq("check", "--running")
-    with graveyard.channel() as channel:
+    with graveyard.vhost.channel() as channel:
         channel.queue_delete("mails.dlq")
     after = graveyard.dlq("check")
 

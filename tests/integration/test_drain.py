@@ -101,7 +101,7 @@ def returned_too_often(graveyard: Graveyard) -> None:
     graveyard.publish("orders", order("job-2"))
 
     def gone() -> bool:
-        with graveyard.channel() as channel:
+        with graveyard.vhost.channel() as channel:
             method, _, _ = channel.basic_get("orders")
             if method is not None:
                 channel.basic_reject(method.delivery_tag, requeue=True)
@@ -203,7 +203,7 @@ def test_a_letter_of_an_earlier_generation_says_nothing_about_the_job_of_now(gra
 
 
 def test_a_watched_queue_of_a_stranger_is_drained_too(graveyard: Graveyard) -> None:
-    with graveyard.channel() as channel:
+    with graveyard.vhost.channel() as channel:
         channel.queue_declare("theirs.dead", durable=True)
         channel.queue_declare(
             "theirs",

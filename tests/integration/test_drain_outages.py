@@ -143,7 +143,7 @@ def test_postgres_away_stops_consuming_and_its_return_starts_it_again(
     process = graveyard.start(REDRIVE_DATABASE_URL=postgres.url)
     postgres.refuse()
     process.wait_for_log("waiting for the database at")
-    eventually(lambda: graveyard.consumers("orders.dlq") == 0, 10, "it has stopped consuming")
+    eventually(lambda: graveyard.vhost.consumers("orders.dlq") == 0, 10, "it has stopped consuming")
     graveyard.publish("orders.dlq", *sent)
     assert graveyard.depth("orders.dlq") == 50
 
@@ -165,7 +165,7 @@ def test_a_network_to_postgres_that_swallows_everything_is_noticed(
     postgres.hold()
     graveyard.publish("orders.dlq", *named(3))  # a batch is on its way into the silence
     process.wait_for_log("database_lost", 40)
-    eventually(lambda: graveyard.consumers("orders.dlq") == 0, 20, "it has stopped consuming")
+    eventually(lambda: graveyard.vhost.consumers("orders.dlq") == 0, 20, "it has stopped consuming")
     assert graveyard.depth("orders.dlq") == 3
     postgres.resume()
     until_drained(graveyard, 3)
@@ -202,10 +202,10 @@ def test_starts_with_broker_and_database_down_and_says_what_it_waits_for(
 
 def test_a_deleted_queue_is_waited_for(graveyard: Graveyard) -> None:
     process = graveyard.start()
-    with graveyard.channel() as channel:
+    with graveyard.vhost.channel() as channel:
         channel.queue_delete("orders.dlq")
     process.wait_for_log("waiting for queue orders.dlq")
-    with graveyard.channel() as channel:
+    with graveyard.vhost.channel() as channel:
         channel.queue_declare("orders.dlq", durable=True, arguments={"x-queue-type": "quorum"})
     graveyard.publish("orders.dlq", *named(2))
     assert len(graveyard.until_stored(2)) == 2
@@ -216,7 +216,7 @@ def test_a_second_consumer_stands_by_and_takes_over(graveyard: Graveyard) -> Non
     first = graveyard.start()
     second = graveyard.start(ready=False)
     second.wait_for_log("standing by for orders.dlq")
-    assert graveyard.consumers("orders.dlq") == 1
+    assert graveyard.vhost.consumers("orders.dlq") == 1
     graveyard.publish("orders.dlq", *named(1))
     graveyard.until_stored(1)
 

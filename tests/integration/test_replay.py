@@ -152,7 +152,7 @@ def test_two_operators_at_once_one_wins_and_the_other_is_told(graveyard: Graveya
 def test_a_replay_to_a_queue_that_is_gone_fails_and_the_letter_is_open_again(graveyard: Graveyard) -> None:
     graveyard.start()
     letter = a_dead_job(graveyard)
-    with graveyard.channel() as channel:
+    with graveyard.vhost.channel() as channel:
         channel.queue_delete("orders")
     code, plan = replay(graveyard, str(letter))
 

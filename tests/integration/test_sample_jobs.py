@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.support.databases import Database
-from tests.support.processes import Processes
+from dev.thirdparty.client import ThirdPartyClient
 from tests.support.stack import Stack
-from tests.support.third_party import ThirdParty, third_party
-from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 from topology.catalogue import TOPOLOGY
 from topology.messages import task_message
 from topology.wire import RawProperties
 
-RETRY = (503, dict[str, str]())
-
-
-@pytest.fixture
-def party() -> Iterator[ThirdParty]:
-    with third_party() as running:
-        yield running
+BUSY = {"status": 503}
 
 
 class Jobs:
@@ -59,35 +50,34 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(vhost: Vhost, database: Database, processes: Processes, party: ThirdParty) -> Jobs:
-    stack = Stack(vhost, database, processes, {"REDRIVE_THIRD_PARTY_URL": party.url})
+def jobs(third_party: ThirdPartyClient, stack: Stack) -> Jobs:
     stack.apply_topology()
     stack.start_worker()
     return Jobs(stack)
 
 
-def test_the_sample_jobs_do_what_they_say(jobs: Jobs, party: ThirdParty) -> None:
+def test_the_sample_jobs_do_what_they_say(jobs: Jobs, third_party: ThirdPartyClient) -> None:
     # One worker for all: each job has its own paths and keys.
-    party.answers["/payments"] = [RETRY, RETRY]
+    third_party.fail("/payments", BUSY, BUSY)
     paid = jobs.submit("payments.call_payment_api", payment_id="p1", amount_cents=5, currency="EUR")
-    party.answers["/inventory/s1"] = [(429, {"Retry-After": "10"})]
+    third_party.fail("/inventory/s1", {"status": 429, "retry_after": 10})
     stock = jobs.submit("inventory.sync_inventory", sku="s1")
     charges = [
         jobs.submit("payments.charge_order", order_id="o1", amount_cents=5, currency="EUR") for _ in range(3)
     ]
-    party.answers["/webhooks/e1"] = [RETRY]
+    third_party.fail("/webhooks/e1", BUSY)
     events = [jobs.submit("webhooks.handle_webhook", event_id="e1", kind="paid") for _ in range(2)]
-    party.answers["/webhooks/e2"] = [(400, {})]
+    third_party.fail("/webhooks/e2", {"status": 400})
     doomed = jobs.submit("webhooks.handle_webhook", event_id="e2", kind="paid")
-    party.files["/files/r1.1.json"] = b"kept"
+    httpx.put(f"{third_party.url}/files/r1.1.json", content=b"kept", trust_env=False)
     report = jobs.submit("reports.generate_report", report_id="r1", sections=3)
     mail = {"email_key": "m1", "to": "a@example.org", "subject": "s", "body": "b"}
     mails = [jobs.submit("emails.send_email", **mail)]
     jobs.until(mails[0])
     mails.append(jobs.submit("emails.send_email", **mail))
 
-    assert jobs.result(paid) == {"id": "ref-p1"}
-    assert len(party.seen("/payments")) == 3
+    assert jobs.result(paid) == {"id": "payment-1"}
+    assert [each["answered"] for each in third_party.requests("/payments")] == [503, 503, 201]
 
     jobs.result(stock)
     attempts = jobs.stack.database.fetch(
@@ -99,16 +89,16 @@ def test_the_sample_jobs_do_what_they_say(jobs: Jobs, party: ThirdParty) -> None
 
     assert sorted(jobs.result(job)["charged"] for job in charges) == [False, False, True]
     assert jobs.stack.database.value("select count(*) from redrive.sample_charges") == 1
-    assert {request["key"] for request in party.seen("/charges")} == {"charge:o1"}
+    assert {request["key"] for request in third_party.requests("/charges")} == {"charge:o1"}
 
     assert sorted(jobs.result(job)["handled"] for job in events) == [False, True]
     dead = jobs.until(doomed, "DEAD")
     assert dead["reason"] == "rejected"
 
-    assert jobs.result(report) == {"url": f"{party.url}/files/r1.json", "written": 2}
-    assert party.files["/files/r1.1.json"] == b"kept"
+    assert jobs.result(report) == {"url": f"{third_party.url}/files/r1.json", "written": 2}
+    assert third_party.files()["r1.1.json"] == len(b"kept")
     progress = json.loads(jobs.until(report)["progress"])
     assert progress == {"state": "PROGRESS", "meta": {"sections": 3, "done": 3}}
 
     assert [jobs.result(job)["sent"] for job in mails] == [True, False]
-    assert len(party.seen("/emails")) == 1
+    assert len(third_party.requests("/emails")) == 1

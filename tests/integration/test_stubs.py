@@ -73,15 +73,37 @@ def test_a_rule_that_makes_no_sense_is_refused_and_healing_ends_the_others(
     third_party.fail("/payments", {"status": 400}, then="repeat")
     third_party.heal()
     assert httpx.post(f"{third_party.url}/payments", json=PAYMENT, trust_env=False).status_code == 201
+    third_party.fail("/payments", {"status": 400}, then="repeat")
+    third_party.reset()
+    assert (third_party.requests(), third_party.payments()) == ([], [])
+    assert httpx.post(f"{third_party.url}/payments", json=PAYMENT, trust_env=False).status_code == 201
+
+
+def signature(sink: RunningSink, body: bytes) -> str:
+    at = int(time.time())
+    digest = hmac.new(sink.secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={at},v1={digest}"
 
 
 def test_the_sink_takes_what_is_signed_and_keeps_the_rest_apart(sink: RunningSink) -> None:
-    body, at = b'{"id":"a1"}', int(time.time())
-    digest = hmac.new(sink.secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
-    good = {"Redrive-Signature": f"t={at},v1={digest}", "Redrive-Delivery": "a1"}
+    body = b'{"id":"a1"}'
+    good = {"Redrive-Signature": signature(sink, body), "Redrive-Delivery": "a1"}
     with httpx.Client(trust_env=False) as client:
         assert client.post(sink.url, content=body, headers=good).status_code == 204
         assert client.post(sink.url, content=body + b" ", headers=good).status_code == 401
         assert client.post(sink.url, content=body).status_code == 401
     assert [each["delivery"] for each in sink.client.received()] == ["a1"]
     assert len(sink.client.refused()) == 2
+
+
+def test_the_sink_fails_as_often_as_it_is_told(sink: RunningSink) -> None:
+    def deliver(body: bytes) -> int:
+        headers = {"Redrive-Signature": signature(sink, body)}
+        return httpx.post(sink.url, content=body, headers=headers, trust_env=False).status_code
+
+    sink.client.fail(500, 503)
+    assert [deliver(b"{}") for _ in range(3)] == [500, 503, 204]
+    assert [each["answered"] for each in sink.client.failed()] == [500, 503]
+    assert len(sink.client.received()) == 1
+    with pytest.raises(httpx.HTTPStatusError, match="422"):
+        sink.client.fail(200)

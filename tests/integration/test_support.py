@@ -51,6 +51,19 @@ def test_a_proxy_forwards_cuts_refuses_and_resumes(vhost: Vhost, proxy: Callable
         assert client.get("/api/overview").status_code == 200
 
 
+def test_a_proxy_cuts_what_it_holds(vhost: Vhost, proxy: Callable[..., TcpProxy]) -> None:
+    broker = proxy(vhost.management_url)
+    with httpx.Client(base_url=broker.url, timeout=1) as client:
+        assert client.get("/api/overview").status_code == 200
+        broker.hold()
+        with pytest.raises(httpx.ReadTimeout):
+            client.get("/api/overview")  # its bytes wait in the proxy
+        broker.cut()
+        assert broker.open_connections == 0
+        broker.resume()
+        assert client.get("/api/overview").status_code == 200
+
+
 @pytest.mark.anyio
 async def test_an_async_test_sees_a_cut_database_connection(
     servers: Servers, proxy: Callable[..., TcpProxy]

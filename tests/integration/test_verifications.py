@@ -1,23 +1,47 @@
 """Normal, resend, fault: a job's way through the real processes."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from dev.thirdparty.client import ThirdPartyClient
+from tests.support.databases import Database
+from tests.support.processes import Processes
+from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
+from tests.support.stubs import start_third_party
+from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 
 ORDER = {"order_id": "o-1", "amount_cents": 1250, "currency": "EUR"}
 PAYMENT = {"payment_id": "p-1", "amount_cents": 1250, "currency": "EUR"}
 
 
+@pytest.fixture(scope="module")
+def shared(places: Places) -> Iterator[Shared[Stack]]:
+    def make(vhost: Vhost, database: Database, processes: Processes) -> Stack:
+        party = start_third_party(processes)
+        stack = Stack(vhost, database, processes, {"REDRIVE_THIRD_PARTY_URL": party.url}, third_party=party)
+        stack.apply_topology()
+        stack.start_api()
+        stack.start_worker()
+        return stack
+
+    with places.shared(make) as shared:
+        yield shared
+
+
 @pytest.fixture
-def running(stack: Stack) -> Stack:
-    stack.apply_topology()
-    stack.start_api()
-    stack.start_worker()
-    return stack
+def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
+    with shared.lent(request.node) as stack:
+        yield stack
+
+
+@pytest.fixture
+def third_party(running: Stack) -> ThirdPartyClient:
+    assert running.third_party is not None
+    return running.third_party
 
 
 def test_a_job_is_worked_and_its_result_fetched(running: Stack, third_party: ThirdPartyClient) -> None:

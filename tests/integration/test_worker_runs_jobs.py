@@ -9,21 +9,34 @@ import pytest
 
 from tests.support.databases import Database
 from tests.support.processes import Process, Processes
+from tests.support.shared import Places, Shared
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
-from tests.support.work import Work
+from tests.support.work import TIME_SCALE, Work
 from topology.headers import ATTEMPT, Attempt
 from topology.names import step
 
 
+@pytest.fixture(scope="module")
+def shared(places: Places) -> Iterator[Shared[Work]]:
+    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
+        work = Work(vhost, database, processes)
+        work.start()
+        return work
+
+    with places.shared(make) as shared:
+        yield shared
+
+
 @pytest.fixture
-def work(vhost: Vhost, database: Database, processes: Processes) -> Work:
-    return Work(vhost, database, processes)
+def work(shared: Shared[Work], request: pytest.FixtureRequest) -> Iterator[Work]:
+    with shared.lent(request.node) as work:
+        yield work
 
 
 @pytest.fixture
 def worker(work: Work) -> Iterator[Process]:
-    process = work.start()
+    (process,) = work.processes.started
     yield process
     assert process.exit_code is None, "the worker has ended"
 
@@ -49,6 +62,21 @@ def test_a_transient_failure_waits_on_the_ladder_and_then_succeeds(work: Work, w
     assert first["delay_ms"] == 1000
     work.until_settled()
     assert work.letters() == []
+
+
+def test_jobs_that_fail_together_come_back_spread_over_half_their_delay(work: Work, worker: Process) -> None:
+    jobs = [work.submit("t.spread") for _ in range(40)]
+    for job in jobs:
+        work.until(job, "SUCCEEDED")
+    waits = work.database.fetch(
+        "select a.delay_ms, extract(epoch from b.started_at - a.ended_at) * 1000 as waited_ms"
+        " from redrive.attempts a join redrive.attempts b using (job_id)"
+        " where a.attempt = 1 and b.attempt = 2"
+    )
+    delays = [wait["delay_ms"] for wait in waits]
+    assert len(delays) == len(jobs)
+    assert 2_000 <= min(delays) < 2_500 < 3_500 < max(delays) <= 4_000
+    assert all(wait["waited_ms"] >= wait["delay_ms"] * TIME_SCALE for wait in waits)
 
 
 def test_a_retry_may_carry_other_arguments_and_is_never_early(work: Work, worker: Process) -> None:

@@ -19,7 +19,7 @@ from tests.support.small_topology import TOPOLOGY
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 from topology.address import AmqpAddress
-from topology.declare import apply, connection
+from topology.declare import apply
 from topology.entities import compile_topology
 from topology.headers import Attempt
 from topology.messages import Message, task_message
@@ -78,14 +78,9 @@ class Graveyard:
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
-    @contextmanager
-    def channel(self) -> Iterator[BlockingChannel]:
-        with connection(self.address, "test") as opened:
-            yield opened.channel()
-
     def publish(self, queue: str, *messages: Message, exchange: str = "") -> None:
         """Confirmed, straight to a queue."""
-        with self.channel() as channel:
+        with self.vhost.channel() as channel:
             channel.confirm_delivery()
             for message in messages:
                 properties = cast(Any, RawProperties(message.properties))
@@ -93,7 +88,7 @@ class Graveyard:
 
     def reject(self, queue: str, count: int = 1) -> None:
         """Take `count` messages off a work queue and dead-letter them, as a worker does."""
-        with self.channel() as channel:
+        with self.vhost.channel() as channel:
             for _ in range(count):
                 channel.basic_reject(self._next(channel, queue), requeue=False)
 
@@ -111,7 +106,7 @@ class Graveyard:
 
     def take(self, queue: str) -> tuple[Properties, bytes, bytes]:
         """One message off a queue: properties taken apart, raw, and the body."""
-        with self.channel() as channel:
+        with self.vhost.channel() as channel:
 
             def get() -> tuple[Any, Any, Any] | None:
                 found = channel.basic_get(queue, auto_ack=True)
@@ -121,8 +116,7 @@ class Graveyard:
             return split(raw.raw), raw.raw, body
 
     def depth(self, queue: str) -> int:
-        with self.channel() as channel:
-            return int(channel.queue_declare(queue, passive=True).method.message_count)
+        return self.vhost.depth(queue)
 
     def letters(self) -> list[dict[str, Any]]:
         """The test's own look at the table, oldest first."""
@@ -175,10 +169,6 @@ class Graveyard:
             " and database = (select oid from pg_database where datname = current_database())"
         )
         return int(self.database.value(sql, lock)) > 0
-
-    def consumers(self, queue: str) -> int:
-        with self.channel() as channel:
-            return int(channel.queue_declare(queue, passive=True).method.consumer_count)
 
     def job_row(self, job_id: str) -> dict[str, Any]:
         return self.database.fetch("select * from redrive.jobs where id = $1", job_id)[0]

@@ -27,6 +27,7 @@ ENTRY_POINTS = {
     "workers/app.py",
     "workers/settings.py",  # an adopter's `Redrive(…)` is their entry point
 }
+READ_SETTINGS = "read_settings"
 BROKER_ARGUMENT = re.compile(r"x-[a-z]+(-[a-z]+)*")
 SQL = re.compile(
     r"\s*(SELECT\s.*\sFROM\s|INSERT\s+INTO\s|UPDATE\s+\S+\s.*SET\s|DELETE\s+FROM\s|(CREATE|ALTER|DROP)\s+TABLE\s|"
@@ -89,6 +90,8 @@ def _settings(path: PurePosixPath, tree: ast.AST) -> Iterator[tuple[int, str]]:
             name = _called(node)
             if name.endswith("Settings"):
                 yield node.lineno, f"builds {name}; only entry points do"
+        elif isinstance(node, ast.Call) and _called(node) == READ_SETTINGS and str(path) not in ENTRY_POINTS:
+            yield node.lineno, f"calls {READ_SETTINGS}; only entry points do"
 
 
 def _declarations(tree: ast.AST) -> Iterator[tuple[int, str]]:

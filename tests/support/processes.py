@@ -22,6 +22,7 @@ class Process:
     def __init__(self, name: str, argv: Sequence[str], env: Mapping[str, str], directory: Path) -> None:
         self.name = name
         self.log_file = directory / f"{name}.log"
+        self._forgotten = 0
         with self.log_file.open("ab") as log:
             self._popen = subprocess.Popen(
                 list(argv),
@@ -39,7 +40,11 @@ class Process:
 
     @property
     def log(self) -> str:
-        return self.log_file.read_text(errors="replace")
+        return self.log_file.read_bytes()[self._forgotten :].decode(errors="replace")
+
+    def forget_log(self) -> None:
+        """`log` tells only what comes from now on."""
+        self._forgotten = self.log_file.stat().st_size
 
     @property
     def exit_code(self) -> int | None:

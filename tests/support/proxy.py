@@ -90,10 +90,13 @@ class TcpProxy:
         link = _Link(writer)
         self._links.add(link)
         try:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, asyncio.CancelledError):
                 upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
                 link.writers.append(upstream_writer)
-                await asyncio.gather(self._pump(reader, upstream_writer), self._pump(upstream_reader, writer))
+                link.pumps = asyncio.gather(
+                    self._pump(reader, upstream_writer), self._pump(upstream_reader, writer)
+                )
+                await link.pumps
         finally:
             link.reset()
             self._links.discard(link)
@@ -113,9 +116,12 @@ class _Link:
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.writers = [writer]
+        self.pumps: asyncio.Future[tuple[None, None]] | None = None
         self.gone = asyncio.Event()
 
     def reset(self) -> None:
+        if self.pumps is not None:
+            self.pumps.cancel()  # one that waits for bytes to flow again would not see the end
         for writer in self.writers:
             raw: socket.socket | None = writer.get_extra_info("socket")
             if raw is not None and not writer.is_closing():

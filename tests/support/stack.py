@@ -11,14 +11,14 @@ from typing import Any
 
 import httpx
 
+from dev.thirdparty.client import ThirdPartyClient
 from tests.support.databases import Database
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, clean_environment, console_script
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
-from topology.address import AmqpAddress
-from topology.declare import connection
-from topology.settings import TopologySettings, load_topology
+from topology.catalogue import TOPOLOGY
+from topology.entities import compile_topology
 
 FINAL = ("SUCCEEDED", "DEAD", "CANCELLED")
 
@@ -35,6 +35,7 @@ class Stack:
     processes: Processes
     settings: dict[str, str] = field(default_factory=dict)
     api: httpx.Client | None = None
+    third_party: ThirdPartyClient | None = None  # where the tests of a module share one
 
     def __post_init__(self) -> None:
         self.settings = {
@@ -75,7 +76,8 @@ class Stack:
         arguments = ("api.app:app", "--host", "127.0.0.1", "--port", str(port), "--no-access-log")
         process = self.processes.start_module("api", "uvicorn", *arguments, env=self.settings | settings)
         key = json.loads(made.stdout)["key"]
-        self.close()
+        if self.api is not None:
+            self.api.close()
         self.api = httpx.Client(
             base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {key}"}, timeout=30
         )
@@ -88,15 +90,25 @@ class Stack:
             )
         return process
 
+    def empty(self) -> None:
+        """Once the relay is done: what it publishes then would reach the next test."""
+        outbox = "select count(*) from redrive.outbox"
+        eventually(lambda: self.database.value(outbox) == 0, 20, "the outbox is empty")
+        self.vhost.purge(TOPOLOGY)
+        self.database.empty()
+        if self.third_party is not None:
+            self.third_party.reset()
+
     def close(self) -> None:
-        """Close the client; the fixture `processes` ends the processes."""
-        if self.api is not None:
-            self.api.close()
+        """Close the clients; whoever made `processes` ends them."""
+        for client in (self.api, self.third_party):
+            if client is not None:
+                client.close()
 
     def start_worker(self, *arguments: str, concurrency: int = 2, **settings: str) -> Process:
         """`celery -A workers.app worker`, consuming when this returns."""
         name = f"w{free_port()}@test"
-        before = self.consumers("payments")
+        before = self.vhost.consumers("payments")
         process = self.processes.start(
             "worker",
             [
@@ -121,7 +133,7 @@ class Stack:
 
     def start_consumer(self, **settings: str) -> Process:
         """`dlq consume`, draining when this returns."""
-        before = self.consumers("payments.dlq")
+        before = self.vhost.consumers("payments.dlq")
         process = self.processes.start(
             "consumer", console_script("dlq_consumer.cli:main", "consume"), self.settings | settings
         )
@@ -132,7 +144,7 @@ class Stack:
         def consuming() -> bool:
             if process.exit_code is not None:
                 raise RuntimeError(f"{process.name} ended with {process.exit_code}:\n{process.tail()}")
-            return self.consumers(queue) > before
+            return self.vhost.consumers(queue) > before
 
         eventually(consuming, 40, f"{process.name} consumes {queue}")
 
@@ -166,32 +178,11 @@ class Stack:
         return eventually(reached, deadline_s, f"job {job_id} is {state}")
 
     def depth(self, queue: str) -> int:
-        """Messages ready in a queue, asked of the broker over AMQP."""
-        return self._passive(queue)[0]
-
-    def consumers(self, queue: str) -> int:
-        return self._passive(queue)[1]
+        return self.vhost.depth(queue)
 
     def depths(self) -> dict[str, int]:
         """Every queue of the topology and its ready messages."""
-        from topology.entities import compile_topology
-
-        names = [queue.name for queue in compile_topology(load_topology(self._topology())).queues]
-        with connection(AmqpAddress.parse(self.vhost.amqp_url), "test") as opened:
-            channel = opened.channel()
-            return {name: channel.queue_declare(name, passive=True).method.message_count for name in names}
-
-    def _topology(self) -> TopologySettings:
-        return TopologySettings(_env_file=None, amqp_url=self.vhost.amqp_url)  # type: ignore[call-arg, arg-type]
-
-    def _passive(self, queue: str) -> tuple[int, int]:
-        with connection(AmqpAddress.parse(self.vhost.amqp_url), "test") as opened:
-            found = opened.channel().queue_declare(queue, passive=True).method
-            return found.message_count, found.consumer_count
+        return self.vhost.depths(queue.name for queue in compile_topology(TOPOLOGY).queues)
 
     def publish(self, queue: str, body: bytes, properties: Any = None) -> None:
-        """Straight to a queue, as any program with the broker's password may."""
-        with connection(AmqpAddress.parse(self.vhost.amqp_url), "test") as opened:
-            channel = opened.channel()
-            channel.confirm_delivery()
-            channel.basic_publish("", queue, body, properties, mandatory=True)
+        self.vhost.publish(queue, body, properties)

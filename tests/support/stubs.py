@@ -29,10 +29,15 @@ class RunningSink:
 @pytest.fixture
 def third_party(processes: Processes) -> Iterator[ThirdPartyClient]:
     """One third party: `.url`, `.fail(path, {"status": 503})`, `.requests(path)`, `.charges()`."""
-    process = processes.start_module("third-party", "dev.thirdparty", "--port", "0", env={})
-    client = ThirdPartyClient(_address(process))
+    client = start_third_party(processes)
     yield client
     client.close()
+
+
+def start_third_party(processes: Processes) -> ThirdPartyClient:
+    """The caller closes the client."""
+    process = processes.start_module("third-party", "dev.thirdparty", "--port", "0", env={})
+    return ThirdPartyClient(_address(process))
 
 
 @pytest.fixture

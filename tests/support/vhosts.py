@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
+from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.waiting import eventually
+from topology.address import AmqpAddress
+from topology.declare import connection
+from topology.entities import compile_topology
+from topology.spec import Topology
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,39 @@ class Vhost:
         )
         messages: list[dict[str, Any]] = answer.raise_for_status().json()
         return messages
+
+    @contextmanager
+    def channel(self) -> Iterator[BlockingChannel]:
+        """An AMQP channel on a connection of its own."""
+        with connection(AmqpAddress.parse(self.amqp_url), "test") as opened:
+            yield opened.channel()
+
+    def depth(self, queue: str) -> int:
+        """Messages ready in a queue, asked of the broker over AMQP."""
+        with self.channel() as channel:
+            return int(channel.queue_declare(queue, passive=True).method.message_count)
+
+    def depths(self, queues: Iterable[str]) -> dict[str, int]:
+        with self.channel() as channel:
+            return {
+                name: int(channel.queue_declare(name, passive=True).method.message_count) for name in queues
+            }
+
+    def consumers(self, queue: str) -> int:
+        with self.channel() as channel:
+            return int(channel.queue_declare(queue, passive=True).method.consumer_count)
+
+    def publish(self, queue: str, body: bytes, properties: Any = None) -> None:
+        """Confirmed, straight to a queue, as any program with the broker's password may."""
+        with self.channel() as channel:
+            channel.confirm_delivery()
+            channel.basic_publish("", queue, body, properties, mandatory=True)
+
+    def purge(self, topology: Topology) -> None:
+        """Every queue of a topology is empty of ready messages."""
+        with self.channel() as channel:
+            for queue in compile_topology(topology).queues:
+                channel.queue_purge(queue.name)
 
 
 @contextmanager

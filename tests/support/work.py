@@ -13,7 +13,7 @@ from tests.support.processes import Process, Processes
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 from topology.address import AmqpAddress
-from topology.declare import apply, connection
+from topology.declare import apply
 from topology.entities import compile_topology
 from topology.headers import Attempt
 from topology.messages import task_message
@@ -46,6 +46,15 @@ class Work:
             "REDRIVE_WORKER_RENEW_S": "1",
         } | self.settings
 
+    def empty(self) -> None:
+        from tests.support.worker_jobs import TOPOLOGY
+
+        self.vhost.purge(TOPOLOGY)
+        self.database.empty()
+
+    def close(self) -> None:
+        """Nothing of its own is open."""
+
     def start(
         self, *arguments: str, concurrency: int = 2, app: str = APP, ready: bool = True, **settings: str
     ) -> Process:
@@ -74,10 +83,7 @@ class Work:
 
     def publish(self, body: bytes, properties: Any = None) -> None:
         """Straight to the queue, as any program may."""
-        with connection(AmqpAddress.parse(self.vhost.amqp_url), "test") as opened:
-            channel = opened.channel()
-            channel.confirm_delivery()
-            channel.basic_publish("", QUEUE, body, properties, mandatory=True)
+        self.vhost.publish(QUEUE, body, properties)
 
     def job(self, job_id: str) -> dict[str, Any]:
         rows = self.database.fetch("select * from redrive.jobs where id = $1", job_id)
@@ -102,15 +108,13 @@ class Work:
         return json.loads(self.until(job_id, "SUCCEEDED")["result"])
 
     def depth(self, queue: str) -> int:
-        with connection(AmqpAddress.parse(self.vhost.amqp_url), "test") as opened:
-            return int(opened.channel().queue_declare(queue, passive=True).method.message_count)
+        return self.vhost.depth(queue)
 
     def letters(self) -> list[tuple[RawProperties, bytes]]:
         """Everything in the dead-letter queue, taken off it."""
         install()  # pika cannot parse every letter
         taken: list[tuple[RawProperties, bytes]] = []
-        with connection(AmqpAddress.parse(self.vhost.amqp_url), "test") as opened:
-            channel = opened.channel()
+        with self.vhost.channel() as channel:
             while True:
                 method, properties, body = channel.basic_get(DLQ, auto_ack=True)
                 if method is None:

@@ -45,6 +45,13 @@ def flaky(self: RedriveTask, fail: int) -> dict[str, int]:
     return {"retries": self.request.retries, "attempt": self.attempt_number.attempt}
 
 
+@app.task(bind=True, name="t.spread", autoretry_for=(Flaky,), retry_backoff=4, retry_jitter=True)
+def spread(self: RedriveTask) -> None:
+    """Fails once."""
+    if self.request.retries == 0:
+        raise Flaky
+
+
 @app.task(bind=True, name="t.retry_after", max_retries=3)
 def retry_after(self: RedriveTask, seconds: float) -> str:
     if self.request.retries == 0:

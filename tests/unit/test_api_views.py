@@ -9,7 +9,8 @@ from api.broker_view import QueueCounts
 from api.job_view import accepted_view, job_view
 from api.prometheus import render
 from api.routes.queues import queues_view
-from storage.jobs import AttemptRow, Job
+from storage.attempts import AttemptRow
+from storage.jobs import Job
 from storage.overview import JobCount, LetterCount, OutboxCount, Overview
 from topology.catalogue import TOPOLOGY
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topology.connection import Backoff, Waiting
+from topology.backoff import Backoff, Waiting
 
 
 def test_delays_double_to_five_seconds_and_are_cut_by_half_at_most() -> None:

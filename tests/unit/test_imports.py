@@ -43,6 +43,7 @@ def test_the_project_keeps_its_rules() -> None:
         ("api/x.py", "import os\nX = os.environ.get('A')", "reads os.environ"),
         ("workers/x.py", "import os\nX = os.getenv('A')", "reads os.getenv"),
         ("api/routes.py", "s = StorageSettings()", "builds StorageSettings"),
+        ("api/routes.py", "s = read_settings(StorageSettings)", "calls read_settings"),
         ("tests/unit/test_x.py", "import time\ntime.sleep(1)", "sleeps"),
     ],
 )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from api.json_text import MAX_DEPTH, JsonFault, JsonResponse, encode, parse, shown_time, stored
+from api.json_text import MAX_DEPTH, JsonFault, JsonResponse, encode, parse, stored
 
 
 @pytest.mark.parametrize(
@@ -72,10 +71,3 @@ def test_stored_json_that_is_none_of_strict_json_is_shown_tagged() -> None:
     }
     assert json.loads(bytes(JsonResponse(value).body)) == value
     assert stored(None) is None
-
-
-def test_times_are_shown_in_utc() -> None:
-    at = datetime(2025, 3, 1, 12, 0, 0, 250_000, tzinfo=timezone(timedelta(hours=2)))
-    assert shown_time(at) == "2025-03-01T10:00:00.250000Z"
-    assert shown_time(datetime(2025, 3, 1, tzinfo=UTC)) == "2025-03-01T00:00:00Z"
-    assert shown_time(None) is None

@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from celery.app.trace import build_tracer
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
 
 from storage.errors import DatabaseAwayError
-from storage.settings import StorageSettings
-from topology.settings import TopologySettings
-from topology.spec import Topology, WorkQueue
+from tests.support.pool_process import app_of_its_own, attempt_of
 from workers import child
 from workers.celery_app import Redrive
 from workers.checks import unsafe_task
 from workers.errors import UnsafeTaskError
 from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, describe
-from workers.settings import Environment, WorkerSettings
 
 
 @pytest.fixture
 def app() -> Redrive:
-    environment = Environment(
-        TopologySettings(_env_file=None, amqp_url="amqp://localhost/%2F"),  # type: ignore[call-arg, arg-type]
-        StorageSettings(_env_file=None, database_url="postgresql://localhost/x"),  # type: ignore[call-arg, arg-type]
-        WorkerSettings(_env_file=None),  # type: ignore[call-arg]
-        Topology(queues=(WorkQueue("work"),)),
-    )
-    app = Redrive("unit", environment=environment, set_as_current=True)
-    app.finalize()
-    return app
+    return app_of_its_own()
 
 
 Ran = Callable[..., Outcome]
@@ -42,17 +31,7 @@ Ran = Callable[..., Outcome]
 @pytest.fixture
 def ran(app: Redrive) -> Ran:
     """`ran(function, retries=0, **task options)`: how one attempt of a bound task ends."""
-
-    def run(function: Any, *, retries: int = 0, args: tuple[Any, ...] = (), **options: Any) -> Outcome:
-        task = app.task(function, bind=True, shared=False, name=f"unit.{uuid4()}", **options)
-        task.__trace__ = build_tracer(task.name, task, app=app)
-        ticket = child.Ticket("job", uuid4(), 1, 1)
-        request = {
-            "id": "job", "redrive": ticket, "retries": retries, "hostname": "h", "delivery_info": {},
-        }  # fmt: skip
-        return child.run(task.name, "job", request, (list(args), {}, {"chain": None})).outcome
-
-    return run
+    return functools.partial(attempt_of, app)
 
 
 def returning(value: object) -> Any:

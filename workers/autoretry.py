@@ -1,0 +1,65 @@
+"""`autoretry_for` as Celery has it, but for its jitter: half of the delay is kept.
+
+Celery's `retry_jitter` draws from 0 to the whole delay, so that many a first retry does not wait at all.
+Here it draws from the upper half: jobs that failed together come back spread, and none comes at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from celery.exceptions import Ignore, Retry
+
+
+def delay_s(retries: int, *, factor: float, most_s: float, jitter: bool) -> float:
+    """Seconds before retry number `retries` (from 0): `factor` doubled each time, at most `most_s`.
+
+    Args:
+        jitter: draw evenly from the upper half of that instead.
+    """
+    whole_s = max(min(most_s, factor * 2**retries), 0)
+    # Spreads retries, keeps no secret.
+    return random.uniform(whole_s / 2, whole_s) if jitter else whole_s  # noqa: S311
+
+
+def replace_autoretry(task: Any, options: Mapping[str, Any]) -> None:
+    """Put our wrapper of `task.run` in the place of Celery's, where it made one.
+
+    Args:
+        options: the task's, as Celery got them; the task's attributes stand behind them.
+    """
+    if not hasattr(task, "_orig_run") or hasattr(task.run, "redrive_autoretry"):
+        return
+
+    def option(name: str, default: Any) -> Any:
+        return options.get(name, getattr(task, name, default))
+
+    autoretry_for, never = tuple(option("autoretry_for", ())), tuple(option("dont_autoretry_for", ()))
+    backoff, most_s = float(option("retry_backoff", False)), int(option("retry_backoff_max", 600))
+    retry_kwargs, jitter = dict(option("retry_kwargs", {})), bool(option("retry_jitter", True))
+
+    @functools.wraps(task._orig_run)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return task._orig_run(*args, **kwargs)
+        except (Ignore, Retry, *never):
+            raise
+        except autoretry_for as error:
+            how = dict(retry_kwargs)
+            if backoff:
+                # A backoff of True is 1 s; smaller ones count as 1 s, as Celery has it.
+                factor = int(max(1.0, backoff))
+                how["countdown"] = delay_s(task.request.retries, factor=factor, most_s=most_s, jitter=jitter)
+            # Set by Celery's own `Task.retry(max_retries=…)`.
+            if hasattr(task, "override_max_retries"):
+                how["max_retries"] = task.override_max_retries
+            planned = task.retry(exc=error, **how)
+            if hasattr(task, "override_max_retries"):
+                del task.override_max_retries
+            raise planned from error
+
+    run.redrive_autoretry = True  # type: ignore[attr-defined]
+    task.run = run
