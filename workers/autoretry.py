@@ -20,7 +20,8 @@ def delay_s(retries: int, *, factor: float, most_s: float, jitter: bool) -> floa
     Args:
         jitter: draw evenly from the upper half of that instead.
     """
-    whole_s = max(min(most_s, factor * 2**retries), 0)
+    # The exponent is bounded: a message says how many retries it had, and may say anything.
+    whole_s = max(min(most_s, factor * 2 ** min(retries, 64)), 0)
     # Spreads retries, keeps no secret.
     return random.uniform(whole_s / 2, whole_s) if jitter else whole_s  # noqa: S311
 

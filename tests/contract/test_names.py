@@ -7,11 +7,10 @@ import tomllib
 from importlib.resources import files
 from pathlib import Path
 
-import dlq_consumer.exits
 import storage.cli
-import topology.cli
 from storage.migrate import migrations
 from storage.settings import StorageSettings
+from topology import exits
 from topology.catalogue import TOPOLOGY
 from topology.names import dead_letter_queues, derived_names
 from topology.settings import TopologySettings
@@ -44,11 +43,9 @@ def test_settings() -> None:
 
 
 def test_exit_codes() -> None:
-    assert (topology.cli.EXIT_FAILED, topology.cli.EXIT_USAGE) == (1, 2)
-    assert (topology.cli.EXIT_CHANGES, topology.cli.EXIT_CONFLICT) == (3, 4)
-    assert (storage.cli.EXIT_FAILED, storage.cli.EXIT_USAGE) == (1, 2)
-    exits = dlq_consumer.exits
-    assert (exits.DONE, exits.FAILED, exits.USAGE, exits.CONFLICT, exits.INTERRUPTED) == (0, 1, 2, 4, 130)
+    assert (exits.DONE, exits.FAILED, exits.USAGE) == (0, 1, 2)
+    assert (exits.CHANGES, exits.CONFLICT, exits.INTERRUPTED) == (3, 4, 130)
+    assert (storage.cli.EXIT_FAILED, storage.cli.EXIT_USAGE) == (exits.FAILED, exits.USAGE)
 
 
 def test_names_on_the_broker() -> None:
