@@ -87,7 +87,7 @@ def test_odd_letters_are_stored_byte_for_byte_and_shown_as_json(graveyard: Grave
         shown = graveyard.shown(letter["id"])
         assert shown["headers"] or shown["deaths"]
         assert shown["deaths"][0]["queue"] == "orders"
-        assert graveyard.dlq("show", str(letter["id"])).returncode == 0
+        assert graveyard.dlq_here("show", str(letter["id"])).exit_code == 0
     assert process.exit_code is None
 
 

@@ -38,11 +38,13 @@ def arrivals(channel: BlockingChannel, queue: str, count: int, deadline_s: float
 
 
 def send(channel: BlockingChannel, queue: WorkQueue, delay_s: float, body: str) -> float:
+    """When it was on its way: a busy broker has it long before its confirm is here."""
     where = route(queue, delay_s, time_scale=SCALE, now_ms=0)
     assert where.due_ms is None
     properties = pika.BasicProperties(delivery_mode=2)
+    sent = time.time()
     channel.basic_publish(where.exchange, where.routing_key, body.encode(), properties, mandatory=True)
-    return time.time()
+    return sent
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import asyncpg
+from click.testing import CliRunner, Result
 from pika.adapters.blocking_connection import BlockingChannel
 
+from dlq_consumer.cli import main
 from tests.support import background
 from tests.support.databases import Database
 from tests.support.processes import Process, Processes, clean_environment, console_script
@@ -65,16 +69,22 @@ class Graveyard:
             check=False,
         )
 
+    def dlq_here(self, *arguments: str) -> Result:
+        """The same command without a process of its own, where the test is about what it prints."""
+        strangers = dict.fromkeys(name for name in os.environ if name.startswith("REDRIVE_"))
+        with contextlib.chdir(self.processes.directory):  # no .env of the checkout is read
+            return CliRunner(env=strangers | self.settings).invoke(main, arguments)
+
     def listed(self, *arguments: str) -> list[dict[str, Any]]:
         """`dlq list --json`."""
-        done = self.dlq("list", "--json", *arguments)
-        assert done.returncode == 0, done.stderr
+        done = self.dlq_here("list", "--json", *arguments)
+        assert done.exit_code == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def shown(self, letter_id: int) -> dict[str, Any]:
         """`dlq show ID --json`."""
-        done = self.dlq("show", str(letter_id), "--json")
-        assert done.returncode == 0, done.stderr
+        done = self.dlq_here("show", str(letter_id), "--json")
+        assert done.exit_code == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
