@@ -55,7 +55,10 @@ class Servers(Protocol):
         The data of purpose `up` stays for the next `make up`; `make down` removes it.
         """
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.close()

@@ -4,14 +4,12 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from dev.interrupts import uninterrupted
 from dev.leftovers import close_run
 from dev.runs import Purpose, Run
 from dev.servers.choice import Docker
-from dev.servers.contract import Kind, ServersFailed, ServerUrls
+from dev.servers.contract import Kind, Servers, ServersFailed, ServerUrls
 from dev.servers.readiness import (
     NotReady,
     Question,
@@ -102,7 +100,7 @@ def urls(secrets: Secrets, ports: PublishedPorts, database: str) -> ServerUrls:
     )
 
 
-class ContainerServers:
+class ContainerServers(Servers):
     """A broker and a database in containers. Subclasses start them and set the two ids."""
 
     kind: Kind = "docker"
@@ -142,14 +140,6 @@ class ContainerServers:
         self.say("stopping RabbitMQ and Postgres")
         with uninterrupted():
             close_run(self.run, self.say)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def wait(self) -> None:
         self._wait(self._broker_question(), self._database_question())

@@ -1,18 +1,17 @@
 """Servers that the environment names: used as they are, never stopped."""
 
-from types import TracebackType
-from typing import NoReturn, Self
+from typing import NoReturn
 
 from dev.leftovers import close_run
 from dev.runs import Run
-from dev.servers.contract import Kind, NotControllable, ServerUrls
+from dev.servers.contract import Kind, NotControllable, Servers, ServerUrls
 from dev.servers.readiness import Question, ask_amqp, ask_database, ask_management, wait_until_ready
 from dev.waiting import Say
 
 _SECONDS = 30.0  # they may have been started a moment ago, beside us
 
 
-class NamedServers:
+class NamedServers(Servers):
     """Nothing here is ours but the run."""
 
     kind: Kind = "environment"
@@ -59,11 +58,3 @@ class NamedServers:
 
     def close(self) -> None:
         close_run(self.run, self.say)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

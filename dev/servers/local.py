@@ -1,15 +1,13 @@
 """Private RabbitMQ and Postgres processes under .local/<purpose>/, from the machine's packages."""
 
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from dev import apt
 from dev.interrupts import uninterrupted
 from dev.leftovers import close_run
 from dev.ports import free_ports
 from dev.runs import Run
-from dev.servers.contract import Kind, ServersFailed, ServerUrls
+from dev.servers.contract import Kind, Servers, ServersFailed, ServerUrls
 from dev.servers.postgres import LocalDatabase, find_binaries
 from dev.servers.rabbitmq import BrokerPorts, LocalBroker, find_server
 from dev.servers.readiness import Question, wait_until_ready
@@ -19,7 +17,7 @@ from dev.waiting import Say
 _SECONDS = 120.0  # a broker's first start takes 5 to 15 s on a small machine
 
 
-class LocalServers:
+class LocalServers(Servers):
     """Starts both at once; `close` ends them."""
 
     kind: Kind = "local"
@@ -83,14 +81,6 @@ class LocalServers:
                 self.broker.kill()
             self.broker.end_epmd()
             close_run(self.run, self.say)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _wait(self, *questions: Question) -> None:
         wait_until_ready(questions, seconds=_SECONDS, say=self.say)
