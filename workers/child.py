@@ -24,7 +24,7 @@ from kombu.utils.json import dumps
 
 from storage.errors import DatabaseAwayError
 from workers import effects, loop
-from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, describe
+from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, checked_delay_s, describe
 
 EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 # Reject(requeue=True) means "not now": the same retries, a moment later.
@@ -124,7 +124,7 @@ def _report(
     if info.state == IGNORED:
         return Report(Succeeded(b"null"))
     if info.state == states.RETRY:  # raised by hand, not by Task.retry
-        return Report(Retry(_seconds(error.when), failure=describe(error, trace)))
+        return Report(_raised_by_hand(error, trace))
     if info.state == REJECTED:
         return _rejected(task, request, error, trace)
     if isinstance(error, MemoryError):
@@ -164,11 +164,18 @@ def _exception(info: Any) -> BaseException:
     return found if isinstance(found, BaseException) else RuntimeError(repr(found))
 
 
+def _raised_by_hand(error: Any, trace: str | None) -> Outcome:
+    try:
+        return Retry(_seconds(error.when), failure=describe(error, trace))
+    except (ValueError, OverflowError) as wrong:
+        return Dead("exception", describe(wrong, trace))
+
+
 def _seconds(when: object) -> float:
     if isinstance(when, datetime):
         aware = when if when.tzinfo else when.replace(tzinfo=UTC)
-        return max((aware - datetime.now(UTC)).total_seconds(), 0.0)
-    return max(float(when), 0.0) if isinstance(when, int | float) else 0.0
+        return checked_delay_s((aware - datetime.now(UTC)).total_seconds())
+    return checked_delay_s(when) if isinstance(when, int | float) else 0.0
 
 
 def encode_arguments(args: Any, kwargs: Any, embed: Mapping[str, Any]) -> bytes:

@@ -115,6 +115,11 @@ ENDS: list[tuple[str, dict[str, Any], str, str]] = [
     ("t.unpicklable", {}, "exception", "tests.support.worker_jobs.Unpicklable"),
     ("t.soft", {}, "soft_timeout", "billiard.exceptions.SoftTimeLimitExceeded"),
     ("t.add", {"x": 1}, "exception", "TypeError"),
+    ("t.retry_in", {"seconds": "nan"}, "exception", "ValueError"),
+    ("t.retry_in", {"seconds": "inf"}, "exception", "ValueError"),
+    ("t.retry_in", {"seconds": "1e300"}, "exception", "ValueError"),
+    ("t.retry_by_hand", {"seconds": "nan"}, "exception", "ValueError"),
+    ("t.retry_by_hand", {"seconds": "inf"}, "exception", "ValueError"),
 ]
 
 

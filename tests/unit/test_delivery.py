@@ -115,6 +115,8 @@ def test_a_body_of_the_wrong_shape_is_malformed(body: bytes) -> None:
         GOOD | {"retries": "x"},
         GOOD | {"retries": -1},
         GOOD | {"retries": True},
+        GOOD | {"retries": 2**31 - 1},
+        GOOD | {"retries": 2**40},
         GOOD | {"eta": "soon"},
         GOOD | {"eta": 5},
         GOOD | {"expires": "99-1-1"},
