@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from kombu.utils.json import loads
 
-from topology.headers import ATTEMPT, DUE, Attempt, parse_attempt
+from topology.headers import ATTEMPT, DUE, LAST_ATTEMPT, Attempt, parse_attempt
 
 JSON = "application/json"
 # Decompressed bodies beyond this are refused: a small message could else fill a worker's memory.
@@ -271,6 +271,7 @@ def _attempt(headers: Mapping[str, Any]) -> Attempt:
     attempt = parse_attempt(value)
     _expect(attempt is not None, ATTEMPT, value, '"<generation>.<attempt>"')
     assert attempt is not None
+    _expect(max(attempt.generation, attempt.attempt) < LAST_ATTEMPT, ATTEMPT, value, f"below {LAST_ATTEMPT}")
     return attempt
 
 

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 from storage import claims
 from storage.errors import DatabaseAwayError
+from storage.text import safe_text
 from topology.errors import TopologyError
 from topology.headers import Attempt
 from topology.messages import Message
@@ -21,7 +22,7 @@ from workers.arrival import Arrival
 from workers.claiming import Ack, Around, Decision, Reject, Run, SendOn, Terms, decide
 from workers.completing import Finished, again, completion, delay_s, next_message, recorded_message
 from workers.entries import Held, Item, Postponed, Reply, Started
-from workers.outcomes import Retry, Returned
+from workers.outcomes import MESSAGE_CHARACTERS, Retry, Returned
 from workers.parts import in_parts
 from workers.returning import Build, Returns, StaleArrivalError
 
@@ -47,21 +48,24 @@ class Books:
         time_scale: float,
         returns: Returns,
         reply: Callable[[Reply], None],
+        wake: Callable[[], object],
     ) -> None:
         self._topology = topology
         self._terms = terms
         self._time_scale = time_scale
         self._returns = returns
         self._reply = reply
+        self._wake = wake
         self._waiting: list[Arrival] = []
         self._finished: list[Finished] = []
+        self._unsendable: list[tuple[Arrival, Attempt, str]] = []
         self._held: dict[UUID, Held] = {}
         self._looks: dict[UUID, int] = {}
         self._sending: set[asyncio.Task[None]] = set()
 
     @property
     def backlog(self) -> bool:
-        return bool(self._waiting or self._finished)
+        return bool(self._waiting or self._finished or self._unsendable)
 
     @property
     def holds(self) -> bool:
@@ -90,6 +94,14 @@ class Books:
             batch = self._finished[:BATCH]
             await self._record(connection, batch)
             del self._finished[: len(batch)]
+        if self._unsendable:
+            lost = self._unsendable[:BATCH]
+            await claims.bury(
+                connection, [(a.task.id, at.generation, at.attempt, why) for a, at, why in lost]
+            )
+            del self._unsendable[: len(lost)]
+            for arrival, _, _ in lost:
+                self._reply(Reply("reject", arrival, "not publishable"))
         if self._waiting:
             batch_of: dict[str, Arrival] = {}
             for arrival in self._waiting:
@@ -234,7 +246,7 @@ class Books:
         def build(token: str, due_ms: int | None) -> Message:
             return next_message(finished, attempt, token, due_ms)
 
-        await self._send(finished.arrival, options.get("queue"), delay_s(outcome), build)
+        await self._send(finished.arrival, options.get("queue"), delay_s(outcome), build, attempt)
 
     async def _send_on(self, arrival: Arrival, attempt: Attempt, waiting: claims.Waiting) -> None:
         def build(token: str, due_ms: int | None) -> Message:
@@ -242,7 +254,7 @@ class Books:
 
         left_s = max(waiting.delay_ms / 1000 - waiting.waited_s / self._time_scale, 0.0)
         options = json.loads(waiting.options or b"{}")
-        await self._send(arrival, options.get("queue"), left_s, build)
+        await self._send(arrival, options.get("queue"), left_s, build, attempt)
 
     async def _around(self, arrival: Arrival, seconds: float) -> None:
         def build(token: str, due_ms: int | None) -> Message:
@@ -263,8 +275,20 @@ class Books:
 
         await self._send(arrival, None, seconds / self._time_scale, build)
 
-    async def _send(self, arrival: Arrival, queue: str | None, nominal_s: float, build: Build) -> None:
-        """Args: queue: the one that `Task.retry` named, if any; the topology may have lost it since."""
+    async def _send(
+        self,
+        arrival: Arrival,
+        queue: str | None,
+        nominal_s: float,
+        build: Build,
+        waits: Attempt | None = None,
+    ) -> None:
+        """Publish, then ack; what can never be published is dead-lettered.
+
+        Args:
+            queue: the one that `Task.retry` named, if any; the topology may have lost it since.
+            waits: the attempt on record that waits for this message: without it, the job is dead first.
+        """
         try:
             target = self._topology.queue(queue) if queue else arrival.queue
             await self._returns.send(arrival, target, nominal_s, build)
@@ -272,7 +296,12 @@ class Books:
             self._reply(Reply("drop", arrival))
         except (TopologyError, ValueError) as error:
             logger.error("cannot be sent on: %s", error, extra=arrival.log_fields("not_publishable"))
-            self._reply(Reply("reject", arrival, "not publishable"))
+            if waits is None:
+                self._reply(Reply("reject", arrival, "not publishable"))
+            else:
+                why = f"attempt {waits} cannot be published: {type(error).__name__}: {error}"
+                self._unsendable.append((arrival, waits, safe_text(why, MESSAGE_CHARACTERS)))
+                self._wake()
         else:
             self._reply(Reply("ack", arrival, "sent on"))
 

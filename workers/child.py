@@ -29,6 +29,8 @@ from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded,
 EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 # Reject(requeue=True) means "not now": the same retries, a moment later.
 NOT_NOW_S = 1.0
+# … and no more often than the broker's own delivery limit would allow.
+NOT_NOW_ATTEMPTS = 20
 # Postgres was away inside of a task: the same attempt again after so long.
 OUTAGE_S = 5.0
 
@@ -124,9 +126,9 @@ def _report(
     if info.state == IGNORED:
         return Report(Succeeded(b"null"))
     if info.state == states.RETRY:  # raised by hand, not by Task.retry
-        return Report(_raised_by_hand(error, trace))
+        return Report(_raised_by_hand(task, request, error, trace))
     if info.state == REJECTED:
-        return _rejected(task, request, error, trace)
+        return _rejected(task, attempt, request, error, trace)
     if isinstance(error, MemoryError):
         return Report(Crashed("memory", describe(error, trace)))
     if isinstance(error, SoftTimeLimitExceeded):
@@ -148,9 +150,11 @@ def _succeeded(
     return Report(Succeeded(attempt.result), shown or "", runtime or 0.0)
 
 
-def _rejected(task: Any, request: dict[str, Any], error: Reject, trace: str | None) -> Report:
+def _rejected(
+    task: Any, attempt: Attempt, request: dict[str, Any], error: Reject, trace: str | None
+) -> Report:
     failure = describe(error, trace)
-    if error.requeue:
+    if error.requeue and attempt.ticket.attempt < NOT_NOW_ATTEMPTS:
         return Report(Retry(NOT_NOW_S, failure=failure, counted=False))
     # Celery marks a rejection in the main process, where a slow result backend would stop everything.
     context = Context(request, called_directly=False)
@@ -164,7 +168,9 @@ def _exception(info: Any) -> BaseException:
     return found if isinstance(found, BaseException) else RuntimeError(repr(found))
 
 
-def _raised_by_hand(error: Any, trace: str | None) -> Outcome:
+def _raised_by_hand(task: Any, request: dict[str, Any], error: Any, trace: str | None) -> Outcome:
+    if (request.get("retries") or 0) >= task.max_retries:  # Task.retry looks at it, a bare Retry does not
+        return Dead("exhausted", describe(error, trace))
     try:
         return Retry(_seconds(error.when), failure=describe(error, trace))
     except (ValueError, OverflowError) as wrong:

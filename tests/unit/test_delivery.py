@@ -123,6 +123,8 @@ def test_a_body_of_the_wrong_shape_is_malformed(body: bytes) -> None:
         GOOD | {"group": 7},
         GOOD | {"redrive-attempt": "0.1"},
         GOOD | {"redrive-attempt": 1},
+        GOOD | {"redrive-attempt": "1.1000000000"},
+        GOOD | {"redrive-attempt": "9999999999.1"},
         GOOD | {"redrive-due": "x"},
         GOOD | {"eta": "0001-01-01T00:00:00+14:00"},
         {},

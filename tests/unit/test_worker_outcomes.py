@@ -235,3 +235,21 @@ def test_a_task_without_any_time_limit_is_named(app: Redrive) -> None:
     task.time_limit = None
     assert ["time limit" in finding for finding in unsafe_task(task, None)] == [True]
     assert list(unsafe_task(task, 900)) == []
+
+
+def test_a_retry_that_is_raised_by_hand_has_the_bound_of_the_task(ran: Ran) -> None:
+    again = raising(celery.exceptions.Retry(when=2))
+
+    assert isinstance(ran(again, retries=2, max_retries=3), Retry)
+    ended = ran(again, retries=3, max_retries=3)
+    assert isinstance(ended, Dead)
+    assert ended.reason == "exhausted"
+
+
+def test_a_rejection_with_requeue_is_tried_again_and_not_for_ever(ran: Ran) -> None:
+    not_now = raising(Reject("not now", requeue=True))
+
+    assert isinstance(ran(not_now, number=child.NOT_NOW_ATTEMPTS - 1), Retry)
+    ended = ran(not_now, number=child.NOT_NOW_ATTEMPTS)
+    assert isinstance(ended, Dead)
+    assert ended.reason == "rejected"
