@@ -231,6 +231,17 @@ async def record_begin(connection: asyncpg.Connection, job_id: str, token: UUID,
     return bool(tag == "UPDATE 1")
 
 
+async def bury(connection: asyncpg.Connection, waiting: Sequence[tuple[str, int, int, str]]) -> set[str]:
+    """End jobs whose next attempt can never be published: (job id, generation, attempt, error) of each.
+
+    The ids that are DEAD now; a job that has gone on meanwhile is left alone.
+    """
+    columns = [list(column) for column in zip(*sorted(waiting), strict=True)]
+    with _refusals(f"bury {len(waiting)} jobs"):
+        rows = await connection.fetch(sql.BURY, *columns, timeout=TIMEOUT_S)
+    return {row["id"] for row in rows}
+
+
 async def set_progress(connection: asyncpg.Connection, job_id: str, token: UUID, progress: bytes) -> bool:
     """Write a running job's progress (JSON); False if the claim no longer holds it."""
     with _refusals("write progress"):

@@ -182,4 +182,13 @@ UPDATE redrive.jobs SET lease_cap = now() + $3::float8 * interval '1 second'
 WHERE id = $1 AND claim = $2 AND state = 'RUNNING'
 """
 
+BURY = """
+UPDATE redrive.jobs AS j
+SET state = 'DEAD', reason = 'exception', error = d.error, finished_at = now()
+FROM unnest($1::text[], $2::int[], $3::int[], $4::text[]) AS d (job_id, generation, attempt, error)
+WHERE j.id = d.job_id AND j.generation = d.generation AND j.attempt = d.attempt
+  AND j.state IN ('PENDING', 'QUEUED', 'RETRYING')
+RETURNING j.id
+"""
+
 PROGRESS = "UPDATE redrive.jobs SET progress = $3 WHERE id = $1 AND claim = $2 AND state = 'RUNNING'"

@@ -30,18 +30,24 @@ async def connect(settings: StorageSettings, name: str) -> asyncpg.Connection:
     )
 
 
-async def open_pool(settings: StorageSettings, name: str) -> asyncpg.Pool:
+async def open_pool(
+    settings: StorageSettings, name: str, *, lock_timeout_s: float | None = None
+) -> asyncpg.Pool:
     """A pool whose connections carry `name` as application_name. The caller closes it.
+
+    Args:
+        lock_timeout_s: a statement that waits longer for another transaction fails, and may be tried again.
 
     Raises:
         OSError, asyncpg.PostgresError: the database cannot be reached; see `wait_for_database`.
     """
+    waits = {} if lock_timeout_s is None else {"lock_timeout": f"{lock_timeout_s * 1000:.0f}ms"}
     pool: asyncpg.Pool = await asyncpg.create_pool(
         settings.dsn,
         min_size=min(settings.database_pool_min, settings.database_pool_max),
         max_size=settings.database_pool_max,
         timeout=settings.database_timeout_s,
-        server_settings={"application_name": name},
+        server_settings={"application_name": name} | waits,
     )
     return pool
 

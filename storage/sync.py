@@ -19,6 +19,9 @@ from storage.settings import StorageSettings
 T = TypeVar("T")
 # How long a cancelled statement may take to end before its caller goes on without it.
 CANCEL_TIMEOUT_S = 5.0
+# How long an effect waits for one of the same key that another process has begun and not ended: that process
+# may be stopped or cut off. Then the attempt is given back and comes again, uncounted.
+LOCK_TIMEOUT_S = 10.0
 
 
 class LoopThread:
@@ -28,6 +31,12 @@ class LoopThread:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and close its loop. What still runs there is abandoned."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to the end and return the result.
@@ -72,10 +81,16 @@ class Database:
         with translate("get a connection"):
             async with self._opening:
                 if self._pool is None:
-                    self._pool = await open_pool(self._settings, self._name)
+                    self._pool = await open_pool(self._settings, self._name, lock_timeout_s=LOCK_TIMEOUT_S)
             connection: Any = await self._pool.acquire(timeout=self._settings.database_timeout_s)
         return connection  # type: ignore[no-any-return]  # the pool's proxy of a Connection
 
     async def release(self, connection: asyncpg.Connection) -> None:
         assert self._pool is not None
         await self._pool.release(connection)  # type: ignore[arg-type]  # see acquire
+
+    async def close(self) -> None:
+        """Close the pool's connections; what is used after that opens it again."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()

@@ -12,12 +12,15 @@ from typing import Any, Literal
 
 from kombu.utils.json import loads
 
-from topology.headers import ATTEMPT, DUE, Attempt, parse_attempt
+from topology.headers import ATTEMPT, DUE, LAST_ATTEMPT, Attempt, parse_attempt
 
 JSON = "application/json"
 # Decompressed bodies beyond this are refused: a small message could else fill a worker's memory.
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_ID_BYTES = 255
+# One more must still fit the four bytes of its column.
+MAX_RETRIES = 2**31 - 2
+MAX_DUE_MS = 2**62
 RefusalReason = Literal["undecodable", "malformed", "unknown_task", "expired"]
 
 
@@ -169,12 +172,12 @@ def _message(
     embed: Any,
     headers: Mapping[str, Any],
 ) -> TaskMessage:
-    _expect(isinstance(args, list | tuple), "args", args, "a list")
-    _expect(isinstance(kwargs, dict), "kwargs", kwargs, "an object")
-    _expect(embed is None or isinstance(embed, dict), "embed", embed, "an object")
+    _expect_body(isinstance(args, list | tuple), "args", args, "a list")
+    _expect_body(isinstance(kwargs, dict), "kwargs", kwargs, "an object")
+    _expect_body(embed is None or isinstance(embed, dict), "embed", embed, "an object")
     embed = embed or {}
     for name in ("callbacks", "errbacks", "chain"):
-        _expect(
+        _expect_body(
             embed.get(name) is None or isinstance(embed[name], list | tuple), name, embed.get(name), "a list"
         )
     for name in ("root_id", "parent_id", "group", "shadow", "argsrepr", "kwargsrepr", "origin", "replyto"):
@@ -190,20 +193,26 @@ def _message(
         kwargs=dict(kwargs),
         embed=embed,
         protocol=protocol,
-        retries=_count(fields, "retries"),
+        retries=_count(fields, "retries", MAX_RETRIES),
         eta=_instant(fields, "eta"),
         expires=_instant(fields, "expires"),
         timelimit=_limits(fields.get("timelimit")),
         root_id=fields.get("root_id"),
         parent_id=fields.get("parent_id"),
         attempt=_attempt(headers),
-        due_ms=_count(headers, DUE) if headers.get(DUE) is not None else None,
+        due_ms=_count(headers, DUE, MAX_DUE_MS) if headers.get(DUE) is not None else None,
     )
 
 
 def _expect(fine: bool, name: str, value: object, wanted: str) -> None:
     if not fine:
         raise _Refused("malformed", f"{name} is {repr(value)[:80]}; it must be {wanted}")
+
+
+def _expect_body(fine: bool, name: str, value: object, wanted: str) -> None:
+    """`_expect` for what the sender wrote into the body: a detail is logged, and bodies are not."""
+    if not fine:
+        raise _Refused("malformed", f"{name} is of type {type(value).__name__}; it must be {wanted}")
 
 
 def _name(fields: Mapping[str, Any], name: str) -> str:
@@ -215,12 +224,12 @@ def _name(fields: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _count(fields: Mapping[str, Any], name: str) -> int:
+def _count(fields: Mapping[str, Any], name: str, most: int) -> int:
     value = fields.get(name)
     if value is None:
         return 0
-    fine = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
-    _expect(fine, name, value, "a whole number")
+    fine = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+    _expect(fine, name, value, f"a whole number from 0 to {most}")
     assert isinstance(value, int)
     return value
 
@@ -262,6 +271,7 @@ def _attempt(headers: Mapping[str, Any]) -> Attempt:
     attempt = parse_attempt(value)
     _expect(attempt is not None, ATTEMPT, value, '"<generation>.<attempt>"')
     assert attempt is not None
+    _expect(max(attempt.generation, attempt.attempt) < LAST_ATTEMPT, ATTEMPT, value, f"below {LAST_ATTEMPT}")
     return attempt
 
 

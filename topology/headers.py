@@ -28,7 +28,9 @@ DEATH_HEADERS = (
 # Set by a quorum queue on redelivery.
 DELIVERY_COUNTERS = ("x-delivery-count", "x-acquired-count")
 
-_ATTEMPT = re.compile(r"([1-9][0-9]{0,8})\.([1-9][0-9]{0,8})")
+_ATTEMPT = re.compile(r"([1-9][0-9]{0,9})\.([1-9][0-9]{0,9})")
+# Postgres keeps both as 4-byte integers. The attempt after the last one that workers accept can be read.
+LAST_ATTEMPT = 1_000_000_000
 
 
 @dataclass(frozen=True, order=True)
@@ -48,4 +50,7 @@ class Attempt:
 def parse_attempt(value: object) -> Attempt | None:
     """The attempt that a header value names, or None for anything else."""
     match = _ATTEMPT.fullmatch(value) if isinstance(value, str) else None
-    return Attempt(int(match[1]), int(match[2])) if match else None
+    if match is None:
+        return None
+    found = Attempt(int(match[1]), int(match[2]))
+    return found if max(found.generation, found.attempt) <= LAST_ATTEMPT else None

@@ -54,6 +54,10 @@ def replace_autoretry(task: Any, options: Mapping[str, Any]) -> None:
                 # A backoff of True is 1 s; smaller ones count as 1 s, as Celery has it.
                 factor = int(max(1.0, backoff))
                 how["countdown"] = delay_s(task.request.retries, factor=factor, most_s=most_s, jitter=jitter)
+            # What the other side asked for: `Retry-After`, kept by the exception as seconds.
+            asked_s = getattr(error, "retry_after_s", None)
+            if isinstance(asked_s, int | float):
+                how["countdown"] = max(how.get("countdown") or 0, asked_s)
             # Set by Celery's own `Task.retry(max_retries=…)`.
             if hasattr(task, "override_max_retries"):
                 how["max_retries"] = task.override_max_retries

@@ -6,29 +6,30 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from storage import claims
+from storage.errors import DatabaseAwayError
+from storage.text import safe_text
 from topology.errors import TopologyError
 from topology.headers import Attempt
 from topology.messages import Message
-from topology.spec import Topology, WorkQueue
+from topology.spec import Topology
 from workers import republish
 from workers.arrival import Arrival
 from workers.claiming import Ack, Around, Decision, Reject, Run, SendOn, Terms, decide
 from workers.completing import Finished, again, completion, delay_s, next_message, recorded_message
 from workers.entries import Held, Item, Postponed, Reply, Started
-from workers.outcomes import Retry, Returned
+from workers.outcomes import MESSAGE_CHARACTERS, Retry, Returned
+from workers.parts import in_parts
 from workers.returning import Build, Returns, StaleArrivalError
 
 if TYPE_CHECKING:
     from storage.claims import Connection
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
-R = TypeVar("R")
 # Bounds the statement, not the throughput: what is over waits one turn.
 BATCH = 500
 # A row that changes under our eyes is looked at again so often; then its message takes a short way round.
@@ -47,21 +48,24 @@ class Books:
         time_scale: float,
         returns: Returns,
         reply: Callable[[Reply], None],
+        wake: Callable[[], object],
     ) -> None:
         self._topology = topology
         self._terms = terms
         self._time_scale = time_scale
         self._returns = returns
         self._reply = reply
+        self._wake = wake
         self._waiting: list[Arrival] = []
         self._finished: list[Finished] = []
+        self._unsendable: list[tuple[Arrival, Attempt, str]] = []
         self._held: dict[UUID, Held] = {}
         self._looks: dict[UUID, int] = {}
         self._sending: set[asyncio.Task[None]] = set()
 
     @property
     def backlog(self) -> bool:
-        return bool(self._waiting or self._finished)
+        return bool(self._waiting or self._finished or self._unsendable)
 
     @property
     def holds(self) -> bool:
@@ -90,6 +94,14 @@ class Books:
             batch = self._finished[:BATCH]
             await self._record(connection, batch)
             del self._finished[: len(batch)]
+        if self._unsendable:
+            lost = self._unsendable[:BATCH]
+            await claims.bury(
+                connection, [(a.task.id, at.generation, at.attempt, why) for a, at, why in lost]
+            )
+            del self._unsendable[: len(lost)]
+            for arrival, _, _ in lost:
+                self._reply(Reply("reject", arrival, "not publishable"))
         if self._waiting:
             batch_of: dict[str, Arrival] = {}
             for arrival in self._waiting:
@@ -184,15 +196,31 @@ class Books:
             done = await claims.complete(connection, [completion(each) for each in part], crash_bound=bound)
             return list(done.items())
 
+        unrecorded: set[UUID] = set()
+
         async def refused(finished: Finished, error: Exception) -> list[tuple[UUID, claims.Fate]]:
             fields = finished.arrival.log_fields("completion_refused")
             logger.error("recorded without texts and result: %s", error, extra=fields)
-            done = await claims.complete(connection, [completion(finished, bare=True)], crash_bound=bound)
+            try:
+                done = await claims.complete(connection, [completion(finished, bare=True)], crash_bound=bound)
+            except DatabaseAwayError:
+                raise
+            except Exception:
+                logger.exception(
+                    "its end cannot be recorded", extra=finished.arrival.log_fields("unrecorded")
+                )
+                unrecorded.add(finished.arrival.token)
+                return []
             return list(done.items())
 
         fates = dict(await in_parts(some, batch, refused))
         for finished in batch:
-            self._settle(finished, fates.get(finished.arrival.token))
+            if finished.arrival.token in unrecorded:
+                # Its lease runs out; whoever takes it over counts a lost attempt, up to the bound.
+                self._held.pop(finished.arrival.token, None)
+                self._spawn(self._around(finished.arrival, self._terms.lease_s))
+            else:
+                self._settle(finished, fates.get(finished.arrival.token))
 
     def _settle(self, finished: Finished, fate: claims.Fate | None) -> None:
         arrival = finished.arrival
@@ -218,26 +246,21 @@ class Books:
         def build(token: str, due_ms: int | None) -> Message:
             return next_message(finished, attempt, token, due_ms)
 
-        queue = self._queue(finished.arrival, options)
-        await self._send(finished.arrival, queue, delay_s(outcome), build)
-
-    def _queue(self, arrival: Arrival, options: Mapping[str, Any]) -> WorkQueue:
-        """Where the next attempt goes: `Task.retry` may name another queue of the topology."""
-        return self._topology.queue(options["queue"]) if options.get("queue") else arrival.queue
+        await self._send(finished.arrival, options.get("queue"), delay_s(outcome), build, attempt)
 
     async def _send_on(self, arrival: Arrival, attempt: Attempt, waiting: claims.Waiting) -> None:
         def build(token: str, due_ms: int | None) -> Message:
             return recorded_message(arrival, attempt, waiting, token, due_ms)
 
         left_s = max(waiting.delay_ms / 1000 - waiting.waited_s / self._time_scale, 0.0)
-        queue = self._queue(arrival, json.loads(waiting.options or b"{}"))
-        await self._send(arrival, queue, left_s, build)
+        options = json.loads(waiting.options or b"{}")
+        await self._send(arrival, options.get("queue"), left_s, build, attempt)
 
     async def _around(self, arrival: Arrival, seconds: float) -> None:
         def build(token: str, due_ms: int | None) -> Message:
             return again(arrival, arrival.task.attempt, token, due_ms)
 
-        await self._send(arrival, arrival.queue, seconds / self._time_scale, build)
+        await self._send(arrival, None, seconds / self._time_scale, build)
 
     async def _postpone(self, arrival: Arrival, seconds: float) -> None:
         def build(token: str, due_ms: int | None) -> Message:
@@ -250,16 +273,35 @@ class Books:
                 due_ms=due_ms,
             )
 
-        await self._send(arrival, arrival.queue, seconds / self._time_scale, build)
+        await self._send(arrival, None, seconds / self._time_scale, build)
 
-    async def _send(self, arrival: Arrival, queue: WorkQueue, nominal_s: float, build: Build) -> None:
+    async def _send(
+        self,
+        arrival: Arrival,
+        queue: str | None,
+        nominal_s: float,
+        build: Build,
+        waits: Attempt | None = None,
+    ) -> None:
+        """Publish, then ack; what can never be published is dead-lettered.
+
+        Args:
+            queue: the one that `Task.retry` named, if any; the topology may have lost it since.
+            waits: the attempt on record that waits for this message: without it, the job is dead first.
+        """
         try:
-            await self._returns.send(arrival, queue, nominal_s, build)
+            target = self._topology.queue(queue) if queue else arrival.queue
+            await self._returns.send(arrival, target, nominal_s, build)
         except StaleArrivalError:
             self._reply(Reply("drop", arrival))
         except (TopologyError, ValueError) as error:
             logger.error("cannot be sent on: %s", error, extra=arrival.log_fields("not_publishable"))
-            self._reply(Reply("reject", arrival, "not publishable"))
+            if waits is None:
+                self._reply(Reply("reject", arrival, "not publishable"))
+            else:
+                why = f"attempt {waits} cannot be published: {type(error).__name__}: {error}"
+                self._unsendable.append((arrival, waits, safe_text(why, MESSAGE_CHARACTERS)))
+                self._wake()
         else:
             self._reply(Reply("ack", arrival, "sent on"))
 
@@ -273,22 +315,3 @@ class Books:
         if not task.cancelled() and (error := task.exception()):
             logger.critical("the ledger failed to send a message on", exc_info=error)
             self._reply(Reply("failed", detail=repr(error)))
-
-
-async def in_parts(
-    call: Callable[[Sequence[T]], Awaitable[list[R]]],
-    batch: Sequence[T],
-    alone: Callable[[T, Exception], Awaitable[list[R]]],
-) -> list[R]:
-    """`call` on the batch; where Postgres refuses a value, on its halves, and `alone` on the culprit.
-
-    One record that cannot be stored so never blocks the others.
-    """
-    try:
-        return await call(batch)
-    except claims.StatementError as error:
-        if len(batch) == 1:
-            return await alone(batch[0], error)
-        middle = len(batch) // 2
-        first = await in_parts(call, batch[:middle], alone)
-        return first + await in_parts(call, batch[middle:], alone)

@@ -24,11 +24,13 @@ from kombu.utils.json import dumps
 
 from storage.errors import DatabaseAwayError
 from workers import effects, loop
-from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, describe
+from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, checked_delay_s, describe
 
 EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 # Reject(requeue=True) means "not now": the same retries, a moment later.
 NOT_NOW_S = 1.0
+# … and no more often than the broker's own delivery limit would allow.
+NOT_NOW_ATTEMPTS = 20
 # Postgres was away inside of a task: the same attempt again after so long.
 OUTAGE_S = 5.0
 
@@ -124,9 +126,9 @@ def _report(
     if info.state == IGNORED:
         return Report(Succeeded(b"null"))
     if info.state == states.RETRY:  # raised by hand, not by Task.retry
-        return Report(Retry(_seconds(error.when), failure=describe(error, trace)))
+        return Report(_raised_by_hand(task, request, error, trace))
     if info.state == REJECTED:
-        return _rejected(task, request, error, trace)
+        return _rejected(task, attempt, request, error, trace)
     if isinstance(error, MemoryError):
         return Report(Crashed("memory", describe(error, trace)))
     if isinstance(error, SoftTimeLimitExceeded):
@@ -148,9 +150,11 @@ def _succeeded(
     return Report(Succeeded(attempt.result), shown or "", runtime or 0.0)
 
 
-def _rejected(task: Any, request: dict[str, Any], error: Reject, trace: str | None) -> Report:
+def _rejected(
+    task: Any, attempt: Attempt, request: dict[str, Any], error: Reject, trace: str | None
+) -> Report:
     failure = describe(error, trace)
-    if error.requeue:
+    if error.requeue and attempt.ticket.attempt < NOT_NOW_ATTEMPTS:
         return Report(Retry(NOT_NOW_S, failure=failure, counted=False))
     # Celery marks a rejection in the main process, where a slow result backend would stop everything.
     context = Context(request, called_directly=False)
@@ -164,11 +168,20 @@ def _exception(info: Any) -> BaseException:
     return found if isinstance(found, BaseException) else RuntimeError(repr(found))
 
 
+def _raised_by_hand(task: Any, request: dict[str, Any], error: Any, trace: str | None) -> Outcome:
+    if (request.get("retries") or 0) >= task.max_retries:  # Task.retry looks at it, a bare Retry does not
+        return Dead("exhausted", describe(error, trace))
+    try:
+        return Retry(_seconds(error.when), failure=describe(error, trace))
+    except (ValueError, OverflowError) as wrong:
+        return Dead("exception", describe(wrong, trace))
+
+
 def _seconds(when: object) -> float:
     if isinstance(when, datetime):
         aware = when if when.tzinfo else when.replace(tzinfo=UTC)
-        return max((aware - datetime.now(UTC)).total_seconds(), 0.0)
-    return max(float(when), 0.0) if isinstance(when, int | float) else 0.0
+        return checked_delay_s((aware - datetime.now(UTC)).total_seconds())
+    return checked_delay_s(when) if isinstance(when, int | float) else 0.0
 
 
 def encode_arguments(args: Any, kwargs: Any, embed: Mapping[str, Any]) -> bytes:

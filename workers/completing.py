@@ -40,7 +40,7 @@ def completion(finished: Finished, *, bare: bool = False) -> Completion:
     """What is recorded.
 
     Args:
-        bare: without texts and result, for a record whose texts Postgres refused.
+        bare: how it ended and no more, for a record that Postgres refused.
     """
     claim, outcome = finished.arrival.claim(), finished.outcome
     failure: Failure | None = None
@@ -55,7 +55,9 @@ def completion(finished: Finished, *, bare: bool = False) -> Completion:
             kind = "dead"
         case Crashed(reason, failure):
             kind = "crashed"
-    if bare or failure is None:
+    if bare:
+        return Completion(claim, kind, reason=reason)  # type: ignore[arg-type]  # one of the three above
+    if failure is None:
         failure = Failure("", "")
     return Completion(
         claim,

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from amqp.exceptions import AccessRefused, NotAllowed
 from celery import bootsteps
 from celery.worker import state
 from celery.worker.consumer import Consumer
 from celery.worker.consumer.tasks import Tasks
 
 from topology import exits
+from topology.backoff import Backoff, Waiting
 from workers import parsing
 from workers.checks import refuse_unsafe_settings, refuse_unsafe_tasks
 from workers.errors import UnsafeTaskError
@@ -67,6 +69,26 @@ class RedriveConsumer(Consumer):
         while not self.ledger.ready.wait(0.2):  # it says what it waits for
             state.maybe_shutdown()
         super().start()
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """Celery's; a refused log-in and a missing vhost are waited for too.
+
+        A broker that is being set up answers so, and Celery would give up or go round without a pause.
+        """
+        address = self.app.environment.broker.address
+        waiting, backoff = Waiting(f"RabbitMQ at {address}", logger.warning, time.monotonic), Backoff()
+        while True:
+            try:
+                connected = super().ensure_connected(conn)
+            except (AccessRefused, NotAllowed) as error:
+                waiting.failed(str(error))
+                again_at = time.monotonic() + backoff.next_s()
+                while time.monotonic() < again_at:
+                    state.maybe_shutdown()
+                    time.sleep(0.1)
+            else:
+                waiting.over()
+                return connected
 
     def register_with_event_loop(self, hub: Any) -> None:
         super().register_with_event_loop(hub)

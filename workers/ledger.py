@@ -148,7 +148,9 @@ class Ledger:
         await publisher.start()
         terms = Terms(self._worker, settings.lease_s, settings.crash_bound)
         returns = Returns(publisher, broker.time_scale, self._current)
-        books = Books(self._environment.topology, terms, broker.time_scale, returns, self._reply)
+        books = Books(
+            self._environment.topology, terms, broker.time_scale, returns, self._reply, self._bell.set
+        )
         connection: Connection | None = None
         try:
             connection = await self._connected(books, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from storage.text import safe_text
 
 MESSAGE_CHARACTERS = 2_000
 TRACEBACK_CHARACTERS = 20_000
+# A wait beyond this is a mistake in the task. It also keeps every number that is recorded within its column.
+LONGEST_DELAY_S = 366 * 86_400.0
 
 DeadReason = Literal["exception", "exhausted", "rejected", "soft_timeout", "malformed", "revoked", "expired"]
 CrashReason = Literal["hard_timeout", "worker_lost", "memory"]
@@ -73,6 +76,22 @@ class Returned:
 
 
 Outcome = Succeeded | Retry | Dead | Crashed | Returned
+
+
+def checked_delay_s(value: float) -> float:
+    """Seconds until another attempt; a negative delay means at once, as in Celery.
+
+    Raises:
+        ValueError: not finite, or longer than `LONGEST_DELAY_S`.
+        TypeError: not a number.
+    """
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
+    if not seconds <= LONGEST_DELAY_S or seconds == -math.inf:
+        raise ValueError(f"a retry after {seconds:g} s; the longest is 366 days ({LONGEST_DELAY_S:g} s)")
+    return max(seconds, 0.0)
 
 
 def qualified_name(kind: type[BaseException]) -> str:

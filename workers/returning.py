@@ -28,6 +28,10 @@ class StaleArrivalError(TopologyError):
     """The connection that delivered the message is gone: the broker delivers it again, to be judged then."""
 
 
+class UnsendableError(TopologyError):
+    """The next message of this arrival cannot be made; it would fail again."""
+
+
 class Returns:
     """Publishes to the ladder until the broker has confirmed it.
 
@@ -45,16 +49,20 @@ class Returns:
         """Publish so that the message is in `queue` after `delay_s` nominal seconds; try until confirmed.
 
         Raises:
-            NotPublishable, NotEncodable, MalformedProperties: this message cannot be published, ever.
+            NotPublishable, UnsendableError: this message cannot be published, ever.
             StaleArrivalError: it need not be any more.
         """
         due = time.monotonic() + delay_s * self._time_scale
         backoff = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
         while True:
             left_s = max(due - time.monotonic(), 0.0) / self._time_scale
-            way = route(queue, left_s, time_scale=self._time_scale, now_ms=int(time.time() * 1000))
             token = str(uuid4())
-            message = build(token, way.due_ms)
+            try:
+                way = route(queue, left_s, time_scale=self._time_scale, now_ms=int(time.time() * 1000))
+                message = build(token, way.due_ms)
+            except Exception as error:
+                # Built from what others wrote: whatever is wrong with it ends this message alone.
+                raise UnsendableError(f"{type(error).__name__}: {error}") from error
             try:
                 await self._publisher.publish(way.exchange, way.routing_key, message, token)
             except NotPublishable:

@@ -18,6 +18,8 @@ from topology.headers import Attempt
 from workers import child, effects, loop, outcomes
 from workers.errors import WorkerError
 
+# Beyond it the check of a delivery refuses the message.
+MOST_LIMIT_S = 1e8
 RETRY_OPTIONS = frozenset({"time_limit", "soft_time_limit", "expires", "priority", "queue"})
 
 
@@ -44,6 +46,10 @@ class _NextAttempt:
         priority = options.get("priority")
         if priority is not None and not (isinstance(priority, int) and 0 <= priority <= 255):
             raise TypeError(f"{task.name}: retry(priority={priority!r}); it must be 0 to 255")
+        for name in ("time_limit", "soft_time_limit"):
+            limit = options.get(name)
+            if limit is not None and not (isinstance(limit, int | float) and 0 < limit <= MOST_LIMIT_S):
+                raise TypeError(f"{task.name}: retry({name}={limit!r}); it must be a number of seconds")
         changed = args is not None or kwargs is not None
         encoded = child.encode_arguments(self.args, self.kwargs, attempt.embed) if changed else None
         self._plan = outcomes.Retry(_delay_s(task, eta, countdown), encoded, _plain(options))
@@ -174,8 +180,8 @@ def _delay_s(task: Task, eta: Any, countdown: float | None) -> float:
         if isinstance(eta, str):
             eta = datetime.fromisoformat(eta)
         aware = maybe_make_aware(eta, task.app.timezone)
-        return max(float((aware - datetime.now(UTC)).total_seconds()), 0.0)
-    return max(float(countdown or 0), 0.0)
+        return outcomes.checked_delay_s((aware - datetime.now(UTC)).total_seconds())
+    return outcomes.checked_delay_s(countdown or 0)
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:

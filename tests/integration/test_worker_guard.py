@@ -52,6 +52,8 @@ DELIVERIES: list[tuple[str, dict[str, Any] | None, bytes, str | None]] = [
     ("timelimit text", V2 | {"timelimit": "x"}, GOOD, JSON),
     ("timelimit of three", V2 | {"timelimit": [1, 2, 3]}, GOOD, JSON),
     ("stamped headers number", V2 | {"stamped_headers": 5}, GOOD, JSON),
+    ("as many retries as a counter holds", V2 | {"retries": 2**31 - 1}, GOOD, JSON),
+    ("more retries than a counter holds", V2 | {"retries": 2**40}, GOOD, JSON),
     ("kwargs list", V2, b"[[],[],{}]", JSON),
     ("embed list", V2, b"[[],{},[1]]", JSON),
     ("forged attempt", V2 | {"redrive-attempt": "x"}, GOOD, JSON),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -115,6 +116,11 @@ ENDS: list[tuple[str, dict[str, Any], str, str]] = [
     ("t.unpicklable", {}, "exception", "tests.support.worker_jobs.Unpicklable"),
     ("t.soft", {}, "soft_timeout", "billiard.exceptions.SoftTimeLimitExceeded"),
     ("t.add", {"x": 1}, "exception", "TypeError"),
+    ("t.retry_in", {"seconds": "nan"}, "exception", "ValueError"),
+    ("t.retry_in", {"seconds": "inf"}, "exception", "ValueError"),
+    ("t.retry_in", {"seconds": "1e300"}, "exception", "ValueError"),
+    ("t.retry_by_hand", {"seconds": "nan"}, "exception", "ValueError"),
+    ("t.retry_by_hand", {"seconds": "inf"}, "exception", "ValueError"),
 ]
 
 
@@ -130,6 +136,21 @@ def test_every_bad_end_is_dead_lettered_with_its_reason_on_the_first_delivery(
         assert attempt["traceback"]
     work.until_letters(len(jobs))
     assert work.result(work.submit("t.add", x=1, y=1)) == 2
+
+
+def test_a_job_whose_next_attempt_can_never_be_published_is_dead(work: Work, worker: Process) -> None:
+    # On record by a worker whose topology still had the queue.
+    job = str(uuid4())
+    work.database.execute(
+        "insert into redrive.jobs (id, type, queue, state, attempt, retry_options)"
+        " values ($1, 't.add', 'work', 'RETRYING', 2, $2)",
+        job, b'{"queue": "gone"}',
+    )  # fmt: skip
+    work.send("t.add", job, x=1, y=1)
+    dead = work.until(job, "DEAD")
+    assert (dead["reason"], dead["attempt"]) == ("exception", 2)
+    assert "attempt 1.2 cannot be published: UnknownQueueError: no work queue 'gone'" in dead["error"]
+    work.until_letters(1)
 
 
 def test_ignore_is_acked(work: Work, worker: Process) -> None:

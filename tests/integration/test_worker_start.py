@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 
@@ -49,6 +50,31 @@ def test_it_waits_for_the_broker_and_says_so(work: Work, proxy: Callable[..., Tc
     through.resume()
     worker.wait_for_log("ready.")
     assert work.result(work.submit("t.add", x=1, y=1)) == 2
+
+
+def test_it_waits_while_its_log_in_is_refused(work: Work) -> None:
+    user, management = f"late-{uuid4().hex[:6]}", work.vhost.management
+    rights = {"configure": ".*", "write": ".*", "read": ".*"}
+    parts = urlsplit(work.vhost.amqp_url)
+    url = parts._replace(netloc=f"{user}:right@{parts.hostname}:{parts.port}").geturl()
+    worker = work.start(ready=False, REDRIVE_AMQP_URL=url)
+    worker.wait_for_log("waiting for RabbitMQ at")
+    try:
+        management.put(f"/api/users/{user}", json={"password": "right", "tags": ""}).raise_for_status()
+        management.put(f"/api/permissions/{work.vhost.vhost}/{user}", json=rights).raise_for_status()
+        worker.wait_for_log("ready.", 40)
+        assert work.result(work.submit("t.add", x=1, y=1)) == 2
+        assert worker.terminate() == 0
+    finally:
+        management.delete(f"/api/users/{user}")
+
+
+def test_it_waits_for_its_vhost_and_can_be_stopped_meanwhile(work: Work) -> None:
+    url = urlsplit(work.vhost.amqp_url)._replace(path="/there-is-none").geturl()
+    worker = work.start(ready=False, REDRIVE_AMQP_URL=url)
+    worker.wait_for_log("waiting for RabbitMQ at")
+    worker.wait_for_log("there-is-none")
+    assert worker.terminate() == 0
 
 
 def test_it_waits_for_a_migrated_database(work: Work, empty_database: Database) -> None:

@@ -29,10 +29,12 @@ def app_of_its_own() -> Redrive:
     return app
 
 
-def attempt(app: Redrive, task: Any, *, retries: int = 0, args: tuple[Any, ...] = ()) -> Outcome:
-    """How one attempt of a registered task ends."""
+def attempt(
+    app: Redrive, task: Any, *, retries: int = 0, number: int = 1, args: tuple[Any, ...] = ()
+) -> Outcome:
+    """How one attempt of a registered task ends; `number` counts the attempts, `retries` is Celery's."""
     task.__trace__ = build_tracer(task.name, task, app=app)
-    ticket = child.Ticket("job", uuid4(), 1, 1)
+    ticket = child.Ticket("job", uuid4(), 1, number)
     request = {
         "id": "job", "redrive": ticket, "retries": retries, "hostname": "h", "delivery_info": {},
     }  # fmt: skip
@@ -40,8 +42,14 @@ def attempt(app: Redrive, task: Any, *, retries: int = 0, args: tuple[Any, ...] 
 
 
 def attempt_of(
-    app: Redrive, function: Any, *, retries: int = 0, args: tuple[Any, ...] = (), **options: Any
+    app: Redrive,
+    function: Any,
+    *,
+    retries: int = 0,
+    number: int = 1,
+    args: tuple[Any, ...] = (),
+    **options: Any,
 ) -> Outcome:
     """How one attempt of a bound task made of `function` with these options ends."""
     task = app.task(function, bind=True, shared=False, name=f"unit.{uuid4()}", **options)
-    return attempt(app, task, retries=retries, args=args)
+    return attempt(app, task, retries=retries, number=number, args=args)

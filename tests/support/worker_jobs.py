@@ -8,7 +8,7 @@ import signal
 import time
 from typing import Any
 
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Ignore, Reject, Retry
 from pydantic import BaseModel
 
 from topology.spec import JobType, Ladder, Topology, WorkQueue
@@ -57,6 +57,17 @@ def retry_after(self: RedriveTask, seconds: float) -> str:
     if self.request.retries == 0:
         raise self.retry(countdown=seconds, kwargs={"seconds": -1})
     return f"came back with {seconds:g}"
+
+
+@app.task(bind=True, name="t.retry_in", max_retries=3)
+def retry_in(self: RedriveTask, seconds: str) -> None:
+    """A delay that JSON cannot carry, such as "nan"."""
+    raise self.retry(countdown=float(seconds))
+
+
+@app.task(bind=True, name="t.retry_by_hand", max_retries=3)
+def retry_by_hand(self: RedriveTask, seconds: str) -> None:
+    raise Retry(when=float(seconds))
 
 
 @app.task(bind=True, name="t.poison")

@@ -109,6 +109,24 @@ def test_a_countdown_of_the_tasks_own_is_kept(app: Redrive) -> None:
     assert [outcome.delay_s for outcome in outcomes if isinstance(outcome, Retry)] == [3.0] * 20
 
 
+class RateLimited(ValueError):
+    retry_after_s = 30.0
+
+
+def limited(self: Any) -> None:
+    raise RateLimited
+
+
+def test_what_the_other_side_asks_for_is_the_least(app: Redrive) -> None:
+    first = attempt_of(app, limited, **BACKOFF)
+    later = attempt_of(app, limited, retries=9, **BACKOFF)
+    without = attempt_of(app, limited, autoretry_for=(ValueError,), max_retries=3)
+
+    assert [outcome.delay_s for outcome in (first, without) if isinstance(outcome, Retry)] == [30.0, 30.0]
+    assert isinstance(later, Retry)
+    assert later.delay_s >= 256.0
+
+
 def test_retry_kwargs_may_set_another_bound(app: Redrive) -> None:
     outcome = attempt_of(app, fails, retries=1, retry_kwargs={"max_retries": 1}, **BACKOFF)
     assert isinstance(outcome, Dead)

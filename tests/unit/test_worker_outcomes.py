@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+import celery.exceptions
 import pytest
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
 
@@ -98,6 +100,43 @@ def test_what_a_task_raises_decides(ran: Ran, error: BaseException, expected: Ou
     if isinstance(outcome, Dead | Retry | Crashed):
         outcome = dataclasses.replace(outcome, failure=None)
     assert outcome == expected
+
+
+@pytest.mark.parametrize("delay", [float("nan"), float("inf"), float("-inf"), 1e300, 10**400, 400 * 86_400])
+def test_a_delay_that_is_none_ends_the_attempt_and_names_the_value(ran: Ran, delay: float) -> None:
+    def function(self: Any) -> None:
+        raise self.retry(countdown=delay)
+
+    for outcome in (ran(function), ran(raising(celery.exceptions.Retry(when=delay)))):
+        assert isinstance(outcome, Dead)
+        assert outcome.reason == "exception"
+        assert outcome.failure is not None
+        assert outcome.failure.type == "ValueError"
+        assert "366 days" in outcome.failure.message
+
+
+def test_an_eta_beyond_the_longest_delay_ends_the_attempt(ran: Ran) -> None:
+    def function(self: Any) -> None:
+        raise self.retry(eta=datetime(9000, 1, 1, tzinfo=UTC))
+
+    assert isinstance(ran(function), Dead)
+
+
+def test_a_negative_delay_is_none_as_in_celery(ran: Ran) -> None:
+    def function(self: Any) -> None:
+        raise self.retry(countdown=-3)
+
+    for outcome in (ran(function), ran(raising(celery.exceptions.Retry(when=-3)))):
+        assert isinstance(outcome, Retry)
+        assert outcome.delay_s == 0.0
+
+
+@pytest.mark.parametrize("limit", [float("nan"), float("inf"), -1, "x"])
+def test_retry_refuses_a_limit_that_no_worker_would_take(ran: Ran, limit: object) -> None:
+    def function(self: Any) -> None:
+        raise self.retry(countdown=1, time_limit=limit)
+
+    assert isinstance(ran(function), Dead)
 
 
 @pytest.mark.parametrize("error", [Reject("no"), DatabaseAwayError("gone")])
@@ -196,3 +235,21 @@ def test_a_task_without_any_time_limit_is_named(app: Redrive) -> None:
     task.time_limit = None
     assert ["time limit" in finding for finding in unsafe_task(task, None)] == [True]
     assert list(unsafe_task(task, 900)) == []
+
+
+def test_a_retry_that_is_raised_by_hand_has_the_bound_of_the_task(ran: Ran) -> None:
+    again = raising(celery.exceptions.Retry(when=2))
+
+    assert isinstance(ran(again, retries=2, max_retries=3), Retry)
+    ended = ran(again, retries=3, max_retries=3)
+    assert isinstance(ended, Dead)
+    assert ended.reason == "exhausted"
+
+
+def test_a_rejection_with_requeue_is_tried_again_and_not_for_ever(ran: Ran) -> None:
+    not_now = raising(Reject("not now", requeue=True))
+
+    assert isinstance(ran(not_now, number=child.NOT_NOW_ATTEMPTS - 1), Retry)
+    ended = ran(not_now, number=child.NOT_NOW_ATTEMPTS)
+    assert isinstance(ended, Dead)
+    assert ended.reason == "rejected"

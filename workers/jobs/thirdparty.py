@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -69,7 +70,7 @@ class Client:
             raise TransientError(f"{method} {path}: {type(error).__name__}: {error}") from error
         status = answer.status_code
         if status == httpx.codes.TOO_MANY_REQUESTS:
-            raise RateLimitedError(_retry_after(answer.headers.get("Retry-After")))
+            raise RateLimitedError(retry_after_s(answer.headers.get("Retry-After")))
         if status >= 500:
             raise TransientError(f"{method} {path}: {status}")
         if status >= 400 and not (missing_is_fine and status == httpx.codes.NOT_FOUND):
@@ -95,7 +96,7 @@ def _client(pid: int, settings: ThirdPartySettings) -> Client:
     return Client(settings)
 
 
-def _retry_after(value: str | None) -> float:
+def retry_after_s(value: str | None) -> float:
     """Seconds or an HTTP date (RFC 9110, 10.2.3), capped at an hour; else a default."""
     seconds = DEFAULT_RETRY_AFTER_S
     if value:
@@ -104,4 +105,6 @@ def _retry_after(value: str | None) -> float:
         except ValueError:
             with contextlib.suppress(TypeError, ValueError):
                 seconds = (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
+    if not math.isfinite(seconds):  # "nan" and "inf" are floats to Python, and no delays
+        seconds = DEFAULT_RETRY_AFTER_S
     return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_S)
