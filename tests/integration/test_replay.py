@@ -273,6 +273,35 @@ def test_a_letter_that_no_longer_fits_a_frame_fails_and_takes_no_neighbour_with_
     assert graveyard.take("orders")[0].get_header("redrive-attempt") == "2.1"
 
 
+def test_an_expiry_in_the_body_is_a_reason_and_not_sent_in_vain(graveyard: Graveyard) -> None:
+    """Celery's protocol 1 has it there; the body of a replay is not touched."""
+    graveyard.start()
+    for job_id, expires in (("past", "2020-01-01T00:00:00+00:00"), ("later", "2999-01-01T00:00:00+00:00")):
+        body = {
+            "task": "orders.place",
+            "id": job_id,
+            "args": [],
+            "kwargs": {},
+            "retries": 9,
+            "expires": expires,
+        }
+        graveyard.failed_job(job_id, "Traceback: no")
+        graveyard.bury("orders", plain(json.dumps(body).encode(), content_type="application/json"))
+    past, later = (row["id"] for row in graveyard.until_stored(2))
+
+    replay(graveyard, str(past), str(later), "--no-wait")
+    eventually(lambda: item(graveyard, later)["state"] == "published", 10, "the other is sent")
+    refused = item(graveyard, past)
+
+    assert refused["state"] == "failed"
+    assert "expired at 2020-01-01" in refused["detail"]
+    assert (graveyard.job_row("past")["state"], graveyard.job_row("later")["state"]) == ("DEAD", "QUEUED")
+    assert {letter["id"]: letter["state"] for letter in graveyard.listed()} == {
+        past: "open",
+        later: "replayed",
+    }
+
+
 def test_the_rate_is_kept(graveyard: Graveyard) -> None:
     graveyard.start()
     graveyard.publish("orders.dlq", *(plain(str(n).encode(), message_id=str(n)) for n in range(12)))
