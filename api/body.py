@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-import anyio.to_thread
 from fastapi import Request
 
 from api.json_text import JsonFault, parse
@@ -24,7 +24,7 @@ async def read_json(request: Request, limit: int) -> Any:
     _require_json(request.headers.get("content-type", ""))
     text = await _read(request, limit)
     try:
-        return parse(text) if len(text) <= PARSE_INLINE else await anyio.to_thread.run_sync(parse, text)
+        return parse(text) if len(text) <= PARSE_INLINE else await asyncio.to_thread(parse, text)
     except JsonFault as fault:
         field = fault.path or "body"
         status, kind = (400, "not-json") if fault.syntax else (422, "invalid")

@@ -14,7 +14,7 @@ import click
 from api.auth import SCOPES, hash_key, new_key
 from storage import api_keys
 from storage.api_keys import ApiKey, KeyExistsError, UnknownKeyError
-from storage.errors import MigrationError, StorageError, translate
+from storage.errors import StorageError, translate_all
 from storage.migrate import require_level
 from storage.pool import AnyConnection, connect, where
 from storage.settings import StorageSettings
@@ -76,11 +76,12 @@ def _run(work: Callable[[AnyConnection], Awaitable[T]]) -> T:
     settings = _settings()
 
     async def run() -> T:
-        with translate("connect"):
+        with translate_all("connect"):
             connection = await connect(settings, "redrive-api-keys")
         try:
-            await require_level(connection)
-            return await work(connection)
+            with translate_all("use the database"):
+                await require_level(connection)
+                return await work(connection)
         finally:
             await connection.close()
 
@@ -88,7 +89,7 @@ def _run(work: Callable[[AnyConnection], Awaitable[T]]) -> T:
         return asyncio.run(run())
     except KeyExistsError as error:
         _fail(str(error), exits.CONFLICT)
-    except (UnknownKeyError, MigrationError) as error:
+    except UnknownKeyError as error:
         _fail(str(error), exits.FAILED)
     except StorageError as error:
         _fail(f"{where(settings)}: {error}", exits.FAILED)

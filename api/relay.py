@@ -82,7 +82,9 @@ class Relay:
         jobs' claims see to it that none runs twice.
         """
         await self._publisher.start()
-        listening = outbox.listen_forever(storage, "redrive-api-listen", self._wake.set, self._me)
+        listening = outbox.listen_forever(
+            storage, "redrive-api-listen", self._wake.set, self._me, log.warning
+        )
         try:
             async with asyncio.TaskGroup() as tasks:
                 beside = (tasks.create_task(self._link.run()), tasks.create_task(listening))

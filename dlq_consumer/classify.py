@@ -8,7 +8,7 @@ from datetime import datetime
 from dlq_consumer.fingerprint import group_of, top_frame
 from dlq_consumer.reading import Reading
 from storage.intake import JobFacts, NewLetter
-from storage.text import safe_text
+from storage.text import fits, safe_text
 from topology.channel import Delivery
 from topology.deaths import target_of
 from topology.delivery import Refusal
@@ -41,7 +41,7 @@ def classify(reading: Reading, job: JobFacts | None, *, topology: Topology, now:
     return NewLetter(
         dlq=reading.dlq,
         queue=safe_text(queue, NAME_CHARACTERS),
-        target=target if target is None or safe_text(target, NAME_CHARACTERS) == target else None,
+        target=target if target is None or fits(target, NAME_CHARACTERS) else None,
         reason=reason,
         detail=safe_text(detail, DETAIL_CHARACTERS) if detail else None,
         state="open",

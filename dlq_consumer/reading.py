@@ -59,15 +59,9 @@ def read(
     except MalformedProperties as error:
         return Reading(dlq, delivery, None, str(error), (), None, None, None, identity, False, body_sha256)
     history = deaths(properties)
-    headers = {name: value for name, value in properties.headers_dict().items() if isinstance(name, str)}
+    headers = _named(properties)
     died_at = history[0].time if history and history[0].count == 1 else None
-    checked = check_delivery(
-        task_delivery.Delivery(
-            properties.text("content_type"), properties.text("content_encoding"), headers, delivery.body
-        ),
-        known_tasks=known_tasks,
-        now=died_at or now,
-    )
+    checked = as_task(properties, delivery.body, known_tasks=known_tasks, now=died_at or now)
     token = headers.get(REPLAY)
     return Reading(
         dlq=dlq,
@@ -82,3 +76,24 @@ def read(
         has_identity=has_identity(properties),
         body_sha256=body_sha256,
     )
+
+
+def as_task(
+    properties: Properties,
+    body: bytes,
+    *,
+    known_tasks: Collection[str] | None = None,
+    now: datetime | None = None,
+) -> TaskMessage | Refusal:
+    """What a worker would read in it; see `topology.delivery.check_delivery`."""
+    return check_delivery(
+        task_delivery.Delivery(
+            properties.text("content_type"), properties.text("content_encoding"), _named(properties), body
+        ),
+        known_tasks=known_tasks,
+        now=now,
+    )
+
+
+def _named(properties: Properties) -> dict[str, object]:
+    return {name: value for name, value in properties.headers_dict().items() if isinstance(name, str)}

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
+from dlq_consumer.reading import as_task
 from storage.replay_steps import Outgoing
 from topology.broker_errors import ChannelClosed, NotPublishable, NotSent, OutcomeUnknown, Refused
+from topology.delivery import TaskMessage
 from topology.headers import Attempt
 from topology.messages import Message
 from topology.publisher import Publisher
 from topology.republish import for_replay
-from topology.wire import MalformedProperties, NotEncodable
+from topology.wire import MalformedProperties, NotEncodable, split
 
 # Above this a message may be over the broker's size limit, which closes the channel under its neighbours.
 ALONE_BYTES = 1024 * 1024
@@ -55,6 +58,8 @@ class Sender:
 
     async def _publish(self, item: Outgoing, *, alone: bool) -> Sent:
         try:
+            if why := _ended_by_its_body(item):
+                return Sent(item.token, "failed", why)
             properties = for_replay(item.properties, token=item.token, attempt=_attempt(item))
             message = Message(properties, item.body)
             await self._publisher.publish("", item.target, message, item.token)
@@ -84,3 +89,16 @@ def _attempt(item: Outgoing) -> Attempt | None:
     if item.generation is not None:
         return Attempt(item.generation, 1)
     return Attempt(item.was_generation + 1, 1) if item.was_generation is not None else None
+
+
+def _ended_by_its_body(item: Outgoing) -> str | None:
+    """Why sending it would be in vain: protocol 1 has the expiry in the body, which goes out as it is."""
+    properties = split(item.properties)
+    if properties.get_header("task") is not None:  # protocol 2
+        return None
+    task = as_task(properties, item.body)
+    if not isinstance(task, TaskMessage) or task.expires is None or task.expires > datetime.now(UTC):
+        return None
+    return (
+        f"its body (Celery's protocol 1) says that it expired at {task.expires.isoformat()}; submit it anew"
+    )

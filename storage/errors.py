@@ -16,6 +16,10 @@ class DatabaseAwayError(StorageError):
     """Postgres cannot be reached, or gave up the connection: try again later, nothing is decided."""
 
 
+class DatabaseRefusedError(StorageError):
+    """Postgres answers and refuses: the log-in, the database's name, a right. Waiting does not help."""
+
+
 class MigrationError(StorageError):
     """The schema is not at the level that this release needs, or a migration cannot be applied."""
 
@@ -56,3 +60,15 @@ def translate(what: str) -> Iterator[None]:
         if is_transient(error):
             raise DatabaseAwayError(f"Postgres is away ({what}): {error or type(error).__name__}") from error
         raise
+
+
+@contextmanager
+def translate_all(what: str) -> Iterator[None]:
+    """Like `translate`, and any other error of the driver becomes `DatabaseRefusedError`: for commands."""
+    try:
+        with translate(what):
+            yield
+    except DRIVER_ERRORS as error:
+        raise DatabaseRefusedError(
+            f"Postgres refuses ({what}): {error or 'no reason given'} ({type(error).__name__})"
+        ) from error

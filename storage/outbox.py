@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from storage.errors import DRIVER_ERRORS, translate
-from storage.pool import AnyConnection, Pool, connect, watched
+from storage.pool import AnyConnection, Pool, Say, connect, watched
 from storage.settings import StorageSettings
 from storage.text import safe_text
 
@@ -130,17 +130,29 @@ async def tell_relays(db: AnyConnection, teller: str) -> None:
         await db.execute("SELECT pg_notify($1, $2)", CHANNEL, teller)
 
 
-async def listen_forever(settings: StorageSettings, name: str, wake: Callable[[], None], me: str) -> NoReturn:
-    """Call `wake` whenever another process than `me` tells the relays; over again after a lost connection."""
+async def listen_forever(
+    settings: StorageSettings, name: str, wake: Callable[[], None], me: str, say: Say
+) -> NoReturn:
+    """Call `wake` whenever another process than `me` tells the relays; over again after a lost connection.
+
+    Why it cannot listen is said once, and again when it could meanwhile or the reason is another.
+    """
+    said = ""
     while True:
         lost = asyncio.Event()
-        with contextlib.suppress(*DRIVER_ERRORS):
+        try:
             connection = await connect(settings, name)
             try:
                 connection.add_termination_listener(lambda _, lost=lost: lost.set())
                 await connection.add_listener(CHANNEL, lambda *event: None if event[-1] == me else wake())
                 wake()  # for what was told before we listened
+                said = ""
                 await lost.wait()
             finally:
                 connection.terminate()
+        except DRIVER_ERRORS as error:
+            reason = f"{error or 'no answer'} ({type(error).__name__})"
+            if reason != said:
+                said = reason
+                say(f"not told of other processes' jobs, found only by looking: {reason}")
         await asyncio.sleep(LISTEN_AGAIN_S)

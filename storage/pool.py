@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from storage.errors import MigrationError, is_transient, translate
+from storage.errors import MigrationError, is_transient, translate, translate_all
 from storage.migrate import require_level
 from storage.settings import StorageSettings
 
@@ -95,14 +95,34 @@ def where(settings: StorageSettings) -> str:
     return f"{url.hostname or 'localhost'}:{url.port or 5432}{url.path}"
 
 
+@asynccontextmanager
+async def migrated_pool(settings: StorageSettings, name: str) -> AsyncIterator[Pool]:
+    """A pool for a command that does not wait; closed at the end.
+
+    Raises:
+        DatabaseAwayError: Postgres cannot be reached, or went away meanwhile.
+        DatabaseRefusedError: the server refuses the log-in or the database's name, or a statement.
+        MigrationError: the schema is below what this release needs.
+    """
+    with translate_all("use the database"):
+        pool = await open_pool(settings, name)
+        try:
+            async with pool.acquire() as connection:
+                await require_level(connection)
+            yield pool
+        finally:
+            await pool.close()
+
+
 async def ready(settings: StorageSettings) -> int:
     """The schema's level.
 
     Raises:
         DatabaseAwayError: Postgres cannot be reached.
+        DatabaseRefusedError: the server refuses the log-in or the database's name.
         MigrationError: the schema is below what this release needs.
     """
-    with translate("connect"):
+    with translate_all("connect"):
         connection = await connect(settings, "redrive-check")
         try:
             return await require_level(connection)

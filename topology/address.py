@@ -14,7 +14,10 @@ HEARTBEAT_S = 30
 
 
 class InvalidAddressError(TopologyError, ValueError):
-    """Not an AMQP URL that leaves no doubt about its parts."""
+    """Not an AMQP URL that leaves no doubt about its parts.
+
+    The message quotes nothing of it: a password with a reserved character makes any part a piece of it.
+    """
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,12 @@ class AmqpAddress:
         Raises:
             InvalidAddressError: the scheme, the port, the vhost or an option is not understood.
         """
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise InvalidAddressError("the URL's host is not understood") from None
         if parts.scheme not in ("amqp", "amqps"):
-            raise InvalidAddressError(f"the URL's scheme is {parts.scheme!r}; it must be amqp or amqps")
+            raise InvalidAddressError("the URL's scheme must be amqp or amqps")
         if "/" in parts.path[1:]:
             raise InvalidAddressError(
                 "the vhost holds a slash; write it as %2F (amqp://host/%2F is the vhost /)"
@@ -50,14 +56,21 @@ class AmqpAddress:
         options = dict(parse_qsl(parts.query))
         if unknown := options.keys() - {"heartbeat"}:
             raise InvalidAddressError(
-                f"options not understood: {', '.join(sorted(unknown))}; only heartbeat is"
+                f"{len(unknown)} option(s) not understood; only heartbeat is, and a ? in a password is %3F"
             )
+        if parts.fragment:
+            raise InvalidAddressError("the URL holds a #; in a password it is written %23")
         tls = parts.scheme == "amqps"
         try:
             port = parts.port or (5671 if tls else 5672)
+        except ValueError:
+            raise InvalidAddressError(
+                "the URL's port is no number up to 65535; in a password / # ? are written %2F %23 %3F"
+            ) from None
+        try:
             heartbeat = int(options.get("heartbeat", HEARTBEAT_S))
-        except ValueError as error:
-            raise InvalidAddressError(f"a number in the URL is wrong: {error}") from None
+        except ValueError:
+            raise InvalidAddressError("the URL's heartbeat is no whole number of seconds") from None
         return cls(
             host=parts.hostname or "localhost",
             port=port,

@@ -136,10 +136,6 @@ class BrokerChannel:
         """Dead-letter (`requeue=False`) or return one message. Raises as `ack` does."""
         self._send(lambda: self._channel.basic_reject(tag, requeue=requeue))
 
-    def nack(self, tag: int, *, multiple: bool = False, requeue: bool) -> None:
-        """`reject` for one or for all up to `tag`. Raises as `ack` does."""
-        self._send(lambda: self._channel.basic_nack(tag, multiple=multiple, requeue=requeue))
-
     async def confirm(
         self, on_confirm: Callable[[int, bool, bool], None], on_return: Callable[[str, bytes], None]
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from topology.wire_properties import PROPERTY_NAMES
 MAX_SHOWN_BYTES = 256 * 1024
 # Deeper JSON is shown as text: a reader's parser may have a limit too.
 MAX_SHOWN_DEPTH = 100
+# Backslashes before a lone surrogate, or before what would read as the spelling of one.
+_AMBIGUOUS = re.compile(r"(?<!\\)(\\*+)(?:([\ud800-\udfff])|(?=ud[89a-f][0-9a-f]{2}))")
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class LetterView:
 
 
 def view_properties(raw: bytes) -> LetterView:
-    """The readable form of a raw property list; a malformed one shows as `{"$bytes": hex}` headers."""
+    """The readable form of a raw property list; headers of a malformed one: `$malformed` and `$hex`."""
     try:
         properties = split(raw)
     except MalformedProperties as error:
@@ -103,5 +106,11 @@ def _plain(value: Any, depth: int) -> object:
 
 
 def _whole(text: str) -> str:
-    """Lone surrogates spelled out: UTF-8 has no bytes for them."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """Lone surrogates spelled out: UTF-8 has no bytes for them. Backslashes before a spelling are doubled, so
+    that two keys which differ stay two.
+    """
+    return _AMBIGUOUS.sub(_spelled, text)
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return match[1] * 2 + (f"\\u{ord(match[2]):04x}" if match[2] else "")

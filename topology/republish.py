@@ -26,6 +26,9 @@ def carried(properties: bytes) -> Properties:
 def for_replay(properties: bytes, *, token: str, attempt: Attempt | None) -> bytes:
     """The property list for a replay. Every entry that is not named here keeps its bytes and its place.
 
+    Of Celery's protocol 1 `retries` and `expires` stand in the body, which is not touched: such a replay runs
+    with the retries that were left, at least once.
+
     Args:
         properties: as the dead-letter queue delivered them.
         token: names this replay of this letter; comes back in the letter's header if it dies again.

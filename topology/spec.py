@@ -13,6 +13,8 @@ from topology.errors import InvalidTopologyError, UnknownJobTypeError, UnknownQu
 NAME_BYTES = 255
 # The longest suffixes that topology/names.py adds: ".retry.2097152ms" and the like.
 SUFFIX_BYTES = 24
+# Before the name, the ladder's routing and binding keys have a bit or a star and a dot for each step.
+KEY_BYTES_PER_STEP = 2
 _NAME = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_\-.:]*")
 
 
@@ -62,9 +64,11 @@ class WorkQueue:
             raise InvalidTopologyError(
                 f"queue {self.name!r}: name must be letters, digits and - _ . : (no empty word between dots)"
             )
-        if len(self.name.encode()) + SUFFIX_BYTES > NAME_BYTES:
+        longest = NAME_BYTES - max(SUFFIX_BYTES, KEY_BYTES_PER_STEP * self.ladder.steps)
+        if len(self.name.encode()) > longest:
             raise InvalidTopologyError(
-                f"queue {self.name[:40]}…: name is over {NAME_BYTES - SUFFIX_BYTES} bytes"
+                f"queue {self.name[:40]}…: name is over {longest} bytes, the most with "
+                f"{self.ladder.steps} ladder steps"
             )
         if self.name.startswith(("amq.", "redrive.")):
             raise InvalidTopologyError(f"queue {self.name!r}: names in amq. and redrive. are reserved")

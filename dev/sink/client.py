@@ -17,12 +17,6 @@ class SinkClient:
     def close(self) -> None:
         self._http.close()
 
-    def healthy(self) -> bool:
-        try:
-            return self._http.get("/_received").is_success
-        except httpx.HTTPError:
-            return False
-
     def fail(self, *statuses: int) -> None:
         """The next deliveries that are signed right get these answers, one each."""
         self._http.put("/_failures", json=statuses).raise_for_status()

@@ -39,12 +39,6 @@ class ThirdPartyClient:
         """As if it had just been started."""
         self._http.post("/_control/reset").raise_for_status()
 
-    def healthy(self) -> bool:
-        try:
-            return self._http.get("/_control/health").is_success
-        except httpx.HTTPError:
-            return False
-
     def requests(self, path: str | None = None) -> list[dict[str, Any]]:
         """What arrived, oldest first: at (unix seconds), method, path, key, body, answered."""
         return self._list("requests", {} if path is None else {"path": path})
@@ -56,14 +50,6 @@ class ThirdPartyClient:
     def charges(self) -> list[dict[str, Any]]:
         """The distinct charges: id, key, body."""
         return self._list("charges")
-
-    def emails(self) -> list[dict[str, Any]]:
-        """The distinct mails: id, key, body."""
-        return self._list("emails")
-
-    def events(self) -> list[dict[str, Any]]:
-        """The events that were worked: event_id, body."""
-        return self._list("events")
 
     def files(self) -> dict[str, int]:
         """Sizes in bytes by name."""

@@ -10,13 +10,15 @@ from typing import NoReturn, Protocol, TypeVar
 import click
 from pydantic_settings import BaseSettings
 
-from storage.errors import DatabaseAwayError, StorageError, translate
-from storage.pool import Pool, open_pool
+from storage.errors import DatabaseAwayError, DatabaseRefusedError, MigrationError, StorageError
+from storage.pool import Pool, migrated_pool, where
 from storage.settings import StorageSettings
 from topology import exits
 
 S = TypeVar("S", bound=BaseSettings)
 T = TypeVar("T")
+# Errors of one letter or replay name it; these do not say which database they mean.
+_OF_THE_DATABASE = (DatabaseAwayError, DatabaseRefusedError, MigrationError)
 
 
 class Load(Protocol):
@@ -26,25 +28,21 @@ class Load(Protocol):
 
 
 def with_database(load: Load, work: Callable[[Pool], Awaitable[T]]) -> T:
-    """Run `work` with a pool. Exits 1 when the database is away, 130 when interrupted."""
+    """Run `work` with a pool. Exits 1 when the database is away, refuses or is not migrated, 130 when
+    interrupted.
+    """
     settings = load(StorageSettings)
 
     async def run() -> T:
-        with translate("connect"):
-            pool = await open_pool(settings, "redrive-dlq-cli")
-        try:
+        async with migrated_pool(settings, "redrive-dlq-cli") as pool:
             return await work(pool)
-        finally:
-            await pool.close()
 
     try:
         return asyncio.run(run())
     except KeyboardInterrupt:
         sys.exit(exits.INTERRUPTED)
-    except DatabaseAwayError as error:
-        fail(str(error))
     except StorageError as error:
-        fail(str(error))
+        fail(f"{where(settings)}: {error}" if isinstance(error, _OF_THE_DATABASE) else str(error))
 
 
 def fail(text: str, code: int = exits.FAILED) -> NoReturn:

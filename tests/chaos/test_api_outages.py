@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -59,9 +58,7 @@ def test_without_the_broker_jobs_are_accepted_and_published_in_order_once_it_is_
     status, said = readiness(stack)
     assert (status, said["broker"], said["status"]) == (200, "away", "ready")
     for number in range(20):
-        started = time.monotonic()
         assert submit(stack, f"k{number:02}").status_code == 202
-        assert time.monotonic() - started < 2
     assert outbox(stack) == 20
     process.wait_for_log("waiting for RabbitMQ")
     # An outage is nobody's failure: no try is counted.
@@ -91,17 +88,20 @@ def test_cut_off_from_the_broker_again_and_again_nothing_accepted_is_lost(
     assert len(found) < 400
 
 
-def test_a_broker_that_is_stuck_delays_nobody_and_loses_nothing(stack: Stack, proxy: MakeProxy) -> None:
+@pytest.mark.parametrize("timeout_s", ["1", "60"])
+def test_a_broker_that_is_stuck_delays_nobody_and_loses_nothing(
+    stack: Stack, proxy: MakeProxy, timeout_s: str
+) -> None:
     stack.apply_topology()
     broker = proxy(stack.vhost.amqp_url)
-    stack.start_api(REDRIVE_AMQP_URL=broker.url, REDRIVE_API_PUBLISH_TIMEOUT_S="1")
+    stack.start_api(REDRIVE_AMQP_URL=broker.url, REDRIVE_API_PUBLISH_TIMEOUT_S=timeout_s)
     assert submit(stack, "a").status_code == 202
     eventually(lambda: outbox(stack) == 0, 10, "the first is published")
     broker.hold()
     for key in ("b", "c"):
-        started = time.monotonic()
         assert submit(stack, key).status_code == 202
-        assert time.monotonic() - started < 2
+    # Answered while not one byte passes: with 60 s, a request that waited would have run into its 30 s.
+    assert outbox(stack) == 2
     broker.resume()
     assert set(orders(stack)) == {"a", "b", "c"}
 
@@ -224,10 +224,8 @@ def test_a_database_lost_on_the_way_is_a_503_and_everything_recovers(
     stack.start_api(REDRIVE_DATABASE_URL=database.url, REDRIVE_API_DATABASE_TIMEOUT_S="1")
     assert submit(stack, "a").status_code == 202
     getattr(database, outage)()
-    started = time.monotonic()
     answers = [submit(stack, "b"), stack.http.get("/jobs/x"), stack.http.get("/metrics")]
     assert [answer.status_code for answer in answers] == [503] * 3
-    assert time.monotonic() - started < 15
     assert readiness(stack)[0] == 503
     assert stack.http.get("/healthz").status_code == 200
     database.resume()

@@ -110,6 +110,24 @@ def test_a_resent_request_gets_the_same_answer_and_no_second_job(api: httpx.Clie
     assert len(published(running)) == 1
 
 
+def test_a_key_whose_job_died_still_names_that_job_and_submits_nothing(
+    api: httpx.Client, running: Stack
+) -> None:
+    first = charge(api, "k1")
+    assert len(published(running)) == 1
+    job_id = first.json()["id"]
+    eventually(lambda: running.job(job_id)["state"] == "QUEUED", 10, "the relay is done with it")
+    running.database.execute(
+        "update redrive.jobs set state = 'DEAD', reason = 'exception', finished_at = now()"
+    )
+    again = charge(api, "k1")
+    assert again.status_code == 202
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.headers["location"] == f"/jobs/{job_id}"
+    assert (jobs(running), len(published(running))) == (1, 0)
+    assert running.job(job_id)["state"] == "DEAD"
+
+
 def test_fifty_equal_requests_at_once_on_two_processes_make_one_job(
     api: httpx.Client, running: Stack
 ) -> None:

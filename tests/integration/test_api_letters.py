@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
+import asyncpg
 import pika
 import pytest
 
+from tests.support import background
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 from topology.address import AmqpAddress
@@ -105,6 +110,41 @@ def test_a_replay_is_created_once_carried_out_and_shown(running: Stack) -> None:
     dossier = running.http.get(f"/dead-letters/{letter['id']}").json()
     assert dossier["state"] in ("replaying", "replayed")
     assert [replay["replay_id"] for replay in dossier["replays"]] == [plan["id"]]
+
+
+WAITING = (
+    "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+)
+
+
+def test_of_two_replays_over_http_and_by_command_at_once_one_wins_and_the_other_is_told(
+    running: Stack,
+) -> None:
+    running.publish("payments", b"work again", pika.BasicProperties(message_id="m-1"))
+    reject(running, "payments")
+    (letter,) = letters(running, 1)
+    asked = {"letter_ids": [letter["id"]]}
+    with ThreadPoolExecutor(2) as threads:
+        with locked(running, "select from redrive.dead_letters for update"):
+            command = threads.submit(running.dlq, "replay", str(letter["id"]), "--no-wait")
+            eventually(lambda: running.database.value(WAITING) == 1, 20, "the command waits for the letter")
+            request = threads.submit(running.http.post, "/replays", json=asked)
+            eventually(lambda: running.database.value(WAITING) == 2, 10, "so does the request")
+        told = (command.result().returncode, request.result().status_code)
+    assert told in [(0, 409), (4, 202)]
+    assert len(running.http.get("/replays").json()["replays"]) == 1
+    eventually(lambda: running.depth("payments") == 1, 15, "it is sent once")
+
+
+@contextmanager
+def locked(stack: Stack, sql: str) -> Iterator[None]:
+    """What `sql` locks, until the block ends."""
+    held = background.run(asyncpg.connect(stack.database.url, timeout=10))
+    try:
+        background.run(held.execute(f"begin; {sql}"))
+        yield
+    finally:
+        background.run(held.close())
 
 
 BAD: list[tuple[Any, str]] = [

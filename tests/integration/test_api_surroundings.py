@@ -12,6 +12,7 @@ from tests.support.databases import Database
 from tests.support.processes import Processes
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
+from tests.unit.test_api_doors import DOCS, OPEN, application, routes
 
 CHARGE = {"order_id": "o", "amount_cents": 5, "currency": "EUR"}
 
@@ -32,6 +33,37 @@ def test_keys_open_what_their_scopes_say_until_they_are_revoked(stack: Stack) ->
         assert stack.command("api.keys_cli:main", "revoke", "ops").returncode == 0
         assert client.get("/job-types").status_code == 401
         assert client.get("/job-types", headers={"Authorization": "Bearer rdk_unknown"}).status_code == 401
+
+
+SCOPES = {
+    ("POST", "/jobs"): "submit",
+    ("GET", "/jobs/{job_id}"): "read",
+    ("GET", "/jobs/{job_id}/result"): "read",
+    ("GET", "/job-types"): "read",
+    ("GET", "/queues"): "read",
+    ("GET", "/dead-letters"): "read",
+    ("GET", "/dead-letters/{letter_id}"): "read",
+    ("POST", "/replays"): "operate",
+    ("GET", "/replays"): "read",
+    ("GET", "/replays/{replay_id}"): "read",
+    ("GET", "/metrics"): "read",
+}
+
+
+def test_each_route_opens_to_its_scope_and_to_no_other(stack: Stack) -> None:
+    found = {route for route in routes(application()) if route[1] not in OPEN | DOCS}
+    assert found == SCOPES.keys()
+    stack.start_api()
+    url, opened = stack.http.base_url, set()
+    for scope in set(SCOPES.values()):
+        key = stack.command("api.keys_cli:main", "create", f"only-{scope}", "--scope", scope).stdout.strip()
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30) as client:
+            for method, path in SCOPES:
+                answer = client.request(method, path.replace("{", "").replace("}", ""))
+                assert answer.status_code != 401
+                if answer.status_code != 403:
+                    opened.add((method, path, scope))
+    assert opened == {(*route, scope) for route, scope in SCOPES.items()}
 
 
 def test_keys_are_listed_without_the_key_and_a_name_is_given_once(stack: Stack) -> None:

@@ -10,10 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.integration.test_publisher import declare, publishing, send
+from tests.integration.test_publisher import declare, publishing, send, until
 from tests.support.proxy import TcpProxy
 from tests.support.vhosts import Vhost
-from tests.support.waiting import eventually_async
 from topology.address import AmqpAddress
 from topology.broker_errors import BrokerAway, ChannelClosed
 from topology.connection import Delivery, connect, open_connection
@@ -22,13 +21,6 @@ from topology.messages import Message
 from topology.wire import HeaderEntry, OddTimestamp, Properties, encode_value, split
 
 pytestmark = pytest.mark.anyio
-
-
-async def until(condition: Callable[[], bool], what: str, deadline_s: float = 20) -> None:
-    async def check() -> bool:
-        return condition()
-
-    await eventually_async(check, deadline_s, what)
 
 
 async def test_a_timestamp_out_of_range_between_good_messages_reaches_the_consumer_byte_for_byte(
@@ -158,8 +150,8 @@ async def test_a_lost_connection_surfaces_and_fails_what_waits(
     async with open_connection(AmqpAddress.parse(link.url), "test") as connection:
         channel = await connection.channel()
         link.hold()
-        waiting = asyncio.create_task(channel.passive_declare("q"))
-        await asyncio.wait({waiting}, timeout=0.05)
+        waiting = asyncio.create_task(channel.passive_declare("asked-for"))
+        await until(lambda: link.holds(b"asked-for"), "the question is on its way")
         link.refuse()
         with pytest.raises(BrokerAway):
             await waiting
@@ -176,7 +168,7 @@ async def test_cancelling_a_wait_for_the_end_does_not_end_anything(vhost: Vhost)
         channel = await connection.channel()
         for end in (connection.closed, channel.closed):
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
+                async with asyncio.timeout(0):
                     await end
         assert not connection.closed.done()
         assert not channel.closed.done()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.databases import Database
+from tests.support.databases import Database, migrate
 from tests.support.graveyard import Graveyard, order, plain
 from tests.support.processes import Processes
 from tests.support.vhosts import Vhost
@@ -108,6 +109,44 @@ def test_a_database_that_is_away_ends_with_1_and_a_sentence(graveyard: Graveyard
     assert done.returncode == 1
     assert "Postgres is away" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_database_that_is_not_migrated_is_named_with_the_command_to_run(
+    graveyard: Graveyard, empty_database: Database
+) -> None:
+    graveyard.settings["REDRIVE_DATABASE_URL"] = empty_database.url
+    for arguments in (("list",), ("show", "1"), ("replay", "1"), ("replays",)):
+        done = graveyard.dlq(*arguments)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"/{empty_database.name}: the schema is at level 0" in done.stderr
+        assert "Run: storage migrate" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("user", "name", "said"),
+    [("nobody-of-that-name", None, "nobody-of-that-name"), (None, "gone", 'database "gone" does not exist')],
+)
+def test_a_database_that_refuses_ends_with_1_and_its_words(
+    graveyard: Graveyard, user: str | None, name: str | None, said: str
+) -> None:
+    url = urlsplit(graveyard.settings["REDRIVE_DATABASE_URL"])
+    netloc = f"{user}:secret@{url.hostname}:{url.port}" if user else url.netloc
+    graveyard.settings["REDRIVE_DATABASE_URL"] = url._replace(
+        netloc=netloc, path=f"/{name}" if name else url.path
+    ).geturl()
+    done, checked = graveyard.dlq("list"), graveyard.dlq("check")
+    assert (done.returncode, checked.returncode) == (1, 1)
+    assert said in done.stderr
+    assert said in checked.stdout
+    assert "Traceback" not in done.stderr + checked.stderr
+
+
+def test_the_consumer_waits_for_the_migration(graveyard: Graveyard, empty_database: Database) -> None:
+    process = graveyard.start(ready=False, REDRIVE_DATABASE_URL=empty_database.url)
+    process.wait_for_log("Run: storage migrate")
+    migrate(empty_database.url)
+    process.wait_for_log("draining orders.dlq")
 
 
 def test_check_says_of_each_thing_whether_it_is_there(graveyard: Graveyard) -> None:

@@ -242,6 +242,32 @@ def test_a_letter_that_postgres_refuses_is_quarantined_and_the_others_are_stored
     assert process.exit_code is None
 
 
+def test_a_named_message_that_dies_twice_within_one_session_is_two_letters(graveyard: Graveyard) -> None:
+    """Only in a later session may the broker deliver a letter again; here it is another one."""
+    graveyard.start()
+    message = plain(b"x", message_id="same")
+    graveyard.publish("orders.dlq", message)
+    graveyard.until_stored(1)
+    graveyard.publish("orders.dlq", message)
+    stored = graveyard.until_stored(2)
+    assert [row["possible_duplicate"] for row in stored] == [False, False]
+
+
+def test_letters_whose_dead_letter_queue_was_deleted_are_kept_and_stored(graveyard: Graveyard) -> None:
+    with graveyard.vhost.channel() as channel:
+        channel.queue_delete("orders.dlq")
+    sent = [plain(str(number).encode(), message_id=str(number)) for number in range(10)]
+    graveyard.publish("orders", *sent)
+    graveyard.reject("orders", 10)
+    eventually(lambda: graveyard.depth("redrive.unrouted.dlq") == 10, 20, "the catch-all keeps them")
+    graveyard.start(ready=False)
+    stored = graveyard.until_stored(10)
+
+    assert sorted(bytes(row["body"]) for row in stored) == sorted(message.body for message in sent)
+    assert {(row["dlq"], row["target"]) for row in stored} == {("redrive.unrouted.dlq", "orders")}
+    eventually(lambda: graveyard.depth("redrive.unrouted.dlq") == 0, 10, "all are acknowledged")
+
+
 def test_properties_without_any_header_are_kept(graveyard: Graveyard) -> None:
     graveyard.publish("orders.dlq", Message(properties().encode(), b"bare"))
     graveyard.start()

@@ -87,7 +87,7 @@ def test_killed_between_commit_and_ack(
 
     stored = graveyard.letters()
     expected = sorted(message.body for message in sent)
-    assert bodies(graveyard) == sorted(expected * 2) if twice else expected
+    assert bodies(graveyard) == (sorted(expected * 2) if twice else expected)
     # What has no name may be two: kept, and marked.
     assert [row["possible_duplicate"] for row in stored] == [False] * 40 + [True] * (40 if twice else 0)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,6 +15,8 @@ from storage.outbox import Refused
 from storage.pool import Pool, borrow, open_pool
 from storage.settings import StorageSettings
 from tests.support.databases import Database
+from tests.support.proxy import TcpProxy
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -109,3 +113,23 @@ async def test_a_crash_while_publishing_leaves_every_row(pool: Pool) -> None:
     with pytest.raises(RuntimeError, match="killed"):
         await relay()
     assert await taken(pool) == ["a", "b"]
+
+
+async def test_why_it_cannot_listen_is_said_once_and_once_more_when_it_changes(
+    database: Database, proxy: Callable[..., TcpProxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "LISTEN_AGAIN_S", 0.02)
+    server = proxy(urlsplit(database.url)._replace(path="/gone").geturl())
+    settings = StorageSettings.model_validate({"database_url": server.url})
+    said: list[str] = []
+    listening = asyncio.create_task(outbox.listen_forever(settings, "test", lambda: None, "me", said.append))
+    await asyncio.to_thread(eventually, lambda: server.accepted >= 4, 20, "it tried four times")
+    assert [line.partition(": ")[2] for line in said] == [
+        'database "gone" does not exist (InvalidCatalogNameError)'
+    ]
+    server.refuse()
+    await asyncio.to_thread(
+        eventually, lambda: "ConnectionRefusedError" in said[-1], 20, "the other reason is said"
+    )
+    listening.cancel()
+    await asyncio.wait({listening})

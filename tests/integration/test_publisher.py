@@ -76,11 +76,19 @@ async def send(
     await publisher.publish(exchange, queue, message(token, body, **headers), token)
 
 
-async def is_connected(publisher: Publisher) -> None:
-    async def connected() -> bool:
-        return publisher.connected
+async def until(condition: Callable[[], bool], what: str, deadline_s: float = 20) -> None:
+    async def check() -> bool:
+        return condition()
 
-    await eventually_async(connected, 20, "the publisher is connected")
+    await eventually_async(check, deadline_s, what)
+
+
+async def is_connected(publisher: Publisher) -> None:
+    await until(lambda: publisher.connected, "the publisher is connected")
+
+
+async def are_sent(publisher: Publisher, count: int) -> None:
+    await until(lambda: len(publisher._confirms) == count, f"{count} are sent and unconfirmed")
 
 
 async def outcomes(*publishes: asyncio.Future[None] | asyncio.Task[None]) -> list[type[BaseException] | None]:
@@ -233,7 +241,7 @@ async def test_a_lost_connection_leaves_what_was_sent_unknown_and_comes_back_by_
         await send(publisher, "q")
         link.hold()
         sent = in_flight(publisher, 20, "q")
-        await asyncio.wait(sent, timeout=0.1)  # lets them be written; none can be confirmed
+        await are_sent(publisher, 20)
         link.refuse()
         assert await outcomes(*sent) == [ConnectionLost] * 20
         link.resume()
@@ -291,9 +299,9 @@ async def test_close_waits_for_what_was_sent_and_takes_no_more(vhost: Vhost, pro
     await send(publisher, "q")
     link.hold()
     sent = in_flight(publisher, 5, "q")
-    await asyncio.wait(sent, timeout=0.1)
+    await are_sent(publisher, 5)
     closing = asyncio.create_task(publisher.close())
-    await asyncio.wait({closing}, timeout=0.2)
+    await until(lambda: publisher._closing, "it is closing")
     assert not closing.done()
     link.resume()
     await closing
@@ -306,7 +314,7 @@ async def test_close_gives_up_what_was_never_sent(vhost: Vhost, proxy: Proxies) 
     publisher = Publisher(AmqpAddress.parse(proxy(vhost.amqp_url, refusing=True).url), "test publisher")
     await publisher.start()
     waiting = in_flight(publisher, 3, "q")
-    await asyncio.wait(waiting, timeout=0.05)
+    await until(lambda: len(publisher._queue) == 3, "all wait to be sent")
     await publisher.close()
     assert await outcomes(*waiting) == [BrokerAway] * 3
 

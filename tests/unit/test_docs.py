@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import click
@@ -68,12 +70,46 @@ def test_settings_exist(document: Path) -> None:
     assert named - known == set()
 
 
-def test_each_dependency_has_its_reason() -> None:
+def declared() -> tuple[set[str], set[str]]:
+    """Names of the dependencies at run time, and of those for development."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    needed = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
-    names = {match[0] for need in needed if (match := re.match(r"[A-Za-z0-9_\-]+", need))}
+
+    def names(needed: list[str]) -> set[str]:
+        return {match[0] for need in needed if (match := re.match(r"[A-Za-z0-9_\-]+", need))}
+
+    return names(project["project"]["dependencies"]), names(project["dependency-groups"]["dev"])
+
+
+def test_each_dependency_has_its_reason() -> None:
     text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| ([a-z0-9\-]+) \| [A-Z]", text, re.MULTILINE)) == names
+    assert set(re.findall(r"^\| ([a-z0-9\-]+) \| [A-Z]", text, re.MULTILINE)) == set.union(*declared())
+
+
+@pytest.mark.parametrize("package", ["api", "dev", "dlq_consumer", "storage", "topology", "workers", "tests"])
+def test_what_is_imported_is_declared(package: str) -> None:
+    at_run_time, for_development = declared()
+    allowed = set(at_run_time)
+    if package in ("dev", "tests"):  # what pydantic-settings brings: see docs/dependencies.md
+        allowed |= for_development | {"python-dotenv"}
+    brought_by = packages_distributions()
+    found = {
+        name.replace("_", "-").lower()
+        for file in (ROOT / package).rglob("*.py")
+        for module in imported(file)
+        for name in brought_by.get(module, [])
+    }
+    assert found - allowed - {"redrive"} == set()
+
+
+def imported(file: Path) -> set[str]:
+    """Top-level names."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").partition(".")[0])
+    return names
 
 
 def test_the_readme_tells_the_story_that_is_told() -> None:

@@ -23,6 +23,8 @@ from topology.wire import properties
         (b'"a\\u0000b"', {"json": "a\x00b"}),
         (b'"\\ud800"', {"json": "\\ud800"}),
         (b'{"\\ud800": 1}', {"json": {"\\ud800": 1}}),
+        (rb'{"\ud800":1,"\\ud800":2}', {"json": {r"\ud800": 1, r"\\ud800": 2}}),
+        (b'"\\\\u0000 \\\\new"', {"json": "\\u0000 \\new"}),
         (b"[NaN, -Infinity]", {"json": [{"$float": "NaN"}, {"$float": "-Infinity"}]}),
         (b"1e400", {"json": {"$float": "Infinity"}}),
         (b'{"a":1,"a":2}', {"json": {"$pairs": [["a", 1], ["a", 2]]}}),

@@ -83,6 +83,18 @@ def test_a_bad_queue_name_is_refused(name: str, words: str) -> None:
         WorkQueue(name)
 
 
+@pytest.mark.parametrize(("steps", "longest"), [(1, 231), (12, 231), (13, 229), (20, 215)])
+def test_the_longest_name_makes_no_name_or_key_that_amqp_cannot_carry(steps: int, longest: int) -> None:
+    ladder = Ladder(tick_ms=250, steps=steps)
+    entities = compile_topology(Topology((WorkQueue("x" * longest, ladder),)))
+
+    names = [queue.name for queue in entities.queues] + [exchange.name for exchange in entities.exchanges]
+    keys = [binding.routing_key for binding in entities.bindings]
+    assert max(len(word) for word in (*names, *keys)) <= 255
+    with pytest.raises(InvalidTopologyError, match=f"over {longest} bytes"):
+        WorkQueue("x" * (longest + 1), ladder)
+
+
 @pytest.mark.parametrize("field", ["delivery_limit", "prefetch", "watermark"])
 def test_a_number_out_of_range_names_queue_and_field(field: str) -> None:
     with pytest.raises(InvalidTopologyError, match=f"'payments': {field} is 0"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -30,7 +29,5 @@ def test_other_exceptions_pass_through_at_once() -> None:
 
 @pytest.mark.anyio
 async def test_the_async_form_cuts_off_a_call_that_hangs() -> None:
-    started = time.monotonic()
     with pytest.raises(AssertionError, match="an answer"):
         await eventually_async(asyncio.Event().wait, 0.05, "an answer")
-    assert time.monotonic() - started < 2
