@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -43,7 +44,8 @@ def test_it_can_be_stopped_while_it_waits_for_the_database(
 def test_it_waits_for_the_broker_and_says_so(work: Work, proxy: Callable[..., TcpProxy]) -> None:
     through = proxy(work.vhost.amqp_url, refusing=True)
     worker = work.start(ready=False, REDRIVE_AMQP_URL=through.url)
-    worker.wait_for_log(f"Cannot connect to amqp://guest:**@127.0.0.1:{through.port}")
+    user = urlsplit(through.url).username
+    worker.wait_for_log(f"Cannot connect to amqp://{user}:**@127.0.0.1:{through.port}")
     through.resume()
     worker.wait_for_log("ready.")
     assert work.result(work.submit("t.add", x=1, y=1)) == 2
