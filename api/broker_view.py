@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
@@ -32,7 +32,11 @@ class BrokerView:
     """A client of the management API for one vhost. `url` may hold user and password."""
 
     def __init__(self, url: str, vhost: str) -> None:
-        self._client = httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S)
+        parts = urlsplit(url)
+        # httpx quotes a request's URL in its errors: the log-in stays out of it.
+        auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+        address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        self._client = httpx.AsyncClient(base_url=address, auth=auth, timeout=TIMEOUT_S)
         self._path = f"/api/queues/{quote(vhost, safe='')}"
 
     async def queues(self) -> dict[str, QueueCounts]:

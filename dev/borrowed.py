@@ -16,6 +16,7 @@ import httpx
 
 from dev.errors import DevError
 from dev.interrupts import uninterrupted
+from dev.management import management_client
 from dev.runs import ROOT, Purpose
 from dev.servers import ServerUrls
 from dev.waiting import NotYet, Say, wait_for
@@ -42,9 +43,7 @@ def borrowed(urls: ServerUrls, purpose: Purpose, say: Say) -> Iterator[ServerUrl
     Raises RightMissing when the log-ins may not make them.
     """
     name = name_for(purpose)
-    # A proxy meant for the world outside must not be asked for loopback.
-    host = urlsplit(urls.management).hostname
-    with httpx.Client(base_url=urls.management, timeout=30, trust_env=host != "127.0.0.1") as management:
+    with management_client(urls.management, timeout_s=30) as management:
         try:
             _remove(management, urls, name, say)
             say(f"making the vhost and the database {name} in the servers that the environment names")
@@ -89,7 +88,9 @@ def _allowed(answer: httpx.Response, who: str, deed: str) -> None:
             f"REDRIVE_MANAGEMENT_URL: {who} may not {deed} (HTTP {answer.status_code}); "
             f"it needs the tag administrator: rabbitmqctl set_user_tags {who} administrator"
         )
-    answer.raise_for_status()
+    if answer.is_error:
+        said = f"HTTP {answer.status_code} when asked to {deed}: {answer.text[:200]}"
+        raise DevError(f"REDRIVE_MANAGEMENT_URL: {said}")
 
 
 def _remove(management: httpx.Client, urls: ServerUrls, name: str, say: Say) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from dev.errors import DevError
 from dev.runs import Purpose
@@ -52,12 +52,20 @@ def named_urls(purpose: Purpose, environment: Mapping[str, str | None]) -> Serve
         )
     for name, schemes in _SCHEMES.items():
         url = urlsplit(found[name])
-        if url.scheme not in schemes or not url.hostname:
+        if url.scheme not in schemes or not url.hostname or not _has_a_port_or_none(url):
+            # Quoting nothing: a password with a reserved character makes any part a piece of it.
             raise WrongEnvironment(
                 f"{prefix}{name} must look like {schemes[0]}://user:password@host:port/…; "
-                f"its scheme is {url.scheme!r} and its host {url.hostname!r}."
+                "in a password / ? # @ are written %2F %3F %23 %40."
             )
     return ServerUrls(found["AMQP_URL"], found["MANAGEMENT_URL"].rstrip("/"), found["DATABASE_URL"])
+
+
+def _has_a_port_or_none(url: SplitResult) -> bool:
+    try:
+        return url.port != 0
+    except ValueError:
+        return False
 
 
 def forced_kind(environment: Mapping[str, str | None]) -> Kind | None:

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 import amqp
 import httpx
 
+from dev.management import management_client
 from dev.servers.contract import ServersFailed, ServerUrls
 from dev.waiting import Say
 
@@ -82,12 +83,8 @@ def ask_amqp(urls: ServerUrls) -> None:
 
 def ask_management(urls: ServerUrls) -> None:
     try:
-        # A proxy meant for the world outside must not be asked for 127.0.0.1.
-        answer = httpx.get(
-            f"{urls.management}/api/overview",
-            timeout=_TIMEOUT,
-            trust_env=urlsplit(urls.management).hostname != "127.0.0.1",
-        )
+        with management_client(urls.management, timeout_s=_TIMEOUT) as management:
+            answer = management.get("/api/overview")
     except httpx.HTTPError as error:
         raise NotReady(f"management API: {type(error).__name__}: {error}") from error
     if answer.status_code != httpx.codes.OK:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import click
 import httpx
@@ -14,6 +13,7 @@ import httpx
 from dev.borrowed import borrowed
 from dev.errors import DevError
 from dev.interrupts import uninterrupted
+from dev.management import management_client, without_login
 from dev.runs import Run, directory_of
 from dev.servers import Servers, ServerUrls, acquire
 from dev.sink.client import SinkClient
@@ -103,11 +103,9 @@ def _stage(stack: Stack) -> Iterator[Stage]:
 
 
 def _introduction(stack: Stack) -> str:
-    management = urlsplit(stack.urls.management)
-    overview = httpx.get(
-        f"{stack.urls.management}/api/overview", trust_env=management.hostname != "127.0.0.1", timeout=10
-    ).json()
-    address = management._replace(netloc=management.netloc.rpartition("@")[2]).geturl()
+    with management_client(stack.urls.management, timeout_s=10) as management:
+        overview = management.get("/api/overview").raise_for_status().json()
+    address = without_login(stack.urls.management)
     postgres = asyncio.run(server_version(stack.urls.database))
     return (
         f"\nRabbitMQ {overview['rabbitmq_version']} and PostgreSQL {postgres}. While this runs:\n"

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from dev.borrowed import RightMissing, borrowed, name_for
+from dev.management import management_client
 from dev.servers import ServerUrls
 from tests.support.databases import Database
 from tests.support.servers import Servers
@@ -56,6 +57,18 @@ def test_they_are_gone_after_a_failure_too(
         raise RuntimeError("the story failed")
     assert NAME not in vhosts(management)
     assert NAME not in databases(empty_database)
+
+
+def test_an_error_of_the_management_api_tells_the_address_and_not_the_log_in(servers: Servers) -> None:
+    parts = urlsplit(servers.urls.management)
+    with management_client(servers.urls.management, timeout_s=30) as client:
+        answer = client.get("/api/vhosts/none")
+    with pytest.raises(httpx.HTTPStatusError) as refused:
+        answer.raise_for_status()
+    assert refused.value.response.status_code == 404  # logged in
+    assert f"{parts.hostname}:{parts.port}" in str(refused.value)
+    assert f"{parts.username}:" not in str(refused.value)
+    assert "@" not in str(refused.value)
 
 
 def test_what_a_crashed_run_left_is_cleared_away(

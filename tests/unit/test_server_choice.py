@@ -49,6 +49,9 @@ def test_partly_named_servers_are_refused_with_the_missing_name(missing: str, ab
         ("REDRIVE_AMQP_URL", "http://broker"),
         ("REDRIVE_MANAGEMENT_URL", "broker:15672"),
         ("REDRIVE_DATABASE_URL", "postgresql:///redrive"),
+        ("REDRIVE_AMQP_URL", "amqp://user:u:p@#x@host"),
+        ("REDRIVE_MANAGEMENT_URL", "http://u:p@host:p"),
+        ("REDRIVE_DATABASE_URL", "postgresql://user:u:p@/secret@host/db"),
     ],
 )
 def test_a_url_of_another_kind_is_refused_by_name_without_its_secrets(name: str, value: str) -> None:
