@@ -44,7 +44,7 @@ class NamedServers:
         wait_until_ready(
             [
                 self._question("RabbitMQ", "AMQP_URL", ask_amqp),
-                self._question("management API", "MANAGEMENT_URL", ask_management),
+                self._question("the management API", "MANAGEMENT_URL", ask_management),
                 self._question("Postgres", "DATABASE_URL", ask_database),
             ],
             seconds=_SECONDS,
@@ -54,7 +54,7 @@ class NamedServers:
     def _question(self, server: str, setting: str, ask: Callable[[ServerUrls], None]) -> Question:
         variable = prefix_of(self.run.purpose) + setting
         return Question(
-            f"the {server} that {variable} names",
+            f"{server} ({variable})",
             lambda: ask(self.urls),
             advice=advice(variable, self.run.purpose, os.environ),
         )
