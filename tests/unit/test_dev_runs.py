@@ -24,6 +24,7 @@ from dev.runs import (
 from dev.servers.compose import override_for, required_variables
 from dev.servers.docker import PublishedPorts
 from dev.servers.secrets import Secrets, keep
+from dev.story import scenario
 
 RECORD = ProcessRecord("rabbitmq", Identity(42, 777, "boot"), "mark", 15)
 
@@ -95,6 +96,17 @@ def test_down_fails_when_a_make_up_does_not_end() -> None:
         assert down(told.append) == 1
     assert told[0].startswith("`make up` ")
     assert runs.directory_of("up").exists()
+
+
+def test_a_demo_that_started_nothing_points_at_no_logs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs.directory_of("demo") / "logs").mkdir(parents=True)  # an earlier run's
+    monkeypatch.setenv("REDRIVE_SERVERS", "podman")
+    assert scenario.main() == 1
+    told = capsys.readouterr().err
+    assert "The demo failed: REDRIVE_SERVERS is 'podman'" in told
+    assert "logs" not in told
 
 
 def test_secrets_stay_with_the_data_and_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
