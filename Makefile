@@ -48,8 +48,8 @@ lock: ## resolve both lock files anew, keeping versions that still fit
 	$(LOCK) pyproject.toml --output-file requirements.lock && \
 	$(LOCK) pyproject.toml --group dev --output-file requirements-dev.lock
 
-clean: ## `make down`, then remove .venv and every cache
-	@if [ -x $(VENV) ]; then $(VENV) -m dev down; fi
+clean: ## `make down`, then remove .venv and every cache; not while anything runs
+	@if [ -x $(VENV) ]; then $(VENV) -m dev down --everything; fi
 	@rm -rf .venv .local .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

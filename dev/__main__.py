@@ -36,11 +36,17 @@ def up() -> None:
 
 
 @cli.command()
-def down() -> None:
-    """End what a crashed run left behind, stop a running `up`, remove the data."""
-    from dev.leftovers import down as end_everything
+@click.option(
+    "--everything", is_flag=True, help="Fail when a demo or a test run is alive, as `make clean` must."
+)
+def down(everything: bool) -> None:
+    """End what a crashed run left behind, stop a running `up`, remove the data.
 
-    sys.exit(end_everything(say))
+    A running demo or test run is left alone.
+    """
+    from dev.leftovers import down as end_all
+
+    sys.exit(end_all(say, everything=everything))
 
 
 @cli.command()

@@ -78,8 +78,7 @@ def bootstrap(*, keep_python: bool) -> None:
         _make_venv()
     STAMP.unlink(missing_ok=True)
     if changed & {"python", "root", "lock"}:
-        count = sum(1 for line in LOCK.read_text().splitlines() if line[:1].isalnum())
-        say(f"installing the locked dependencies (up to {count} packages)")
+        say("installing the locked dependencies")
         _pip("install", "--require-hashes", "-r", str(LOCK))
     _pip("install", "--no-deps", "--no-build-isolation", "-e", str(ROOT))
     STAMP.write_text(json.dumps(wanted, indent=2) + "\n")
@@ -133,6 +132,19 @@ def _pip(*arguments: str) -> None:
     _run([str(VENV / "bin" / "python"), "-m", "pip", "--no-input", *arguments], f"pip {arguments[0]}")
 
 
+def pip_news(line: str, collected: int) -> str | None:
+    """What a line of pip's output says in a few words; None: nothing new."""
+    words = line.split()
+    match words:
+        case ["Collecting", requirement, *_]:
+            return f"{collected} packages collected, the last one {requirement}"
+        case ["Installing", "collected", "packages:", *packages]:
+            return f"installing {len(packages)} packages"  # takes long and says nothing on the way
+        case ["Successfully", "installed", *packages]:
+            return f"{len(packages)} packages installed"
+    return None
+
+
 def _run(command: list[str], name: str) -> None:
     """Runs `command`, with a line of progress every few seconds. A failure shows the end of its output."""
     # A user-wide `pip install --user` default cannot work inside a virtual environment.
@@ -152,10 +164,12 @@ def _run(command: list[str], name: str) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             tail.append(line)
-            collected += line.startswith("Collecting ")
-            if time.monotonic() - told > 4:
+            one_of_many = line.startswith("Collecting ")
+            collected += one_of_many
+            news = pip_news(line, collected)
+            if news and (not one_of_many or time.monotonic() - told > 4):
                 told = time.monotonic()
-                say(f"{name}: {collected} packages fetched; {line.strip()[:80]}")
+                say(f"{name}: {news}")
     if process.returncode != 0:
         raise BootstrapFailed(f"{name} failed (exit {process.returncode}):\n{''.join(tail)}")
 

@@ -40,20 +40,24 @@ def close_run(run: Run, say: Say) -> None:
         run.held.close()
 
 
-def down(say: Say) -> int:
-    """`make down`: stops a live `make up`, ends what crashed runs left, removes all data.
+def down(say: Say, *, everything: bool = False) -> int:
+    """`make down`: stops a live `make up`, ends what crashed runs left, removes their data.
 
-    Returns the exit code: 1 when a live demo or test run had to be left alone.
+    A live demo or test run is left alone: it clears away what it made when it ends. Returns the exit code:
+    1 when a `make up` did not end, or, with `everything`, when any run is alive.
     """
-    remains = 0
+    remains = False
     for purpose in PURPOSES:
         directory = directory_of(purpose)
         held = lock(purpose)
         if held is None and purpose == "up":
             held = _stop_live(load_state(directory), say)
         if held is None:
-            say(f"`make {purpose}` is running: left alone")
-            remains = 1
+            if purpose == "up":
+                say("`make up` did not end when asked to: it still runs")
+            else:
+                say(f"`make {purpose}` is running: left alone; it ends and clears up by itself")
+            remains |= everything or purpose == "up"
             continue
         with held, uninterrupted():
             if directory.exists():
@@ -62,7 +66,7 @@ def down(say: Say) -> int:
                 say(f"{purpose}: removed")
             else:
                 say(f"{purpose}: nothing there")
-    return remains
+    return int(remains)
 
 
 def clear(state: RunState, directory: Path, say: Say, *, keep_data: bool) -> RunState:

@@ -11,7 +11,7 @@ import json
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
+from http.client import responses
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 HOST = "127.0.0.1"
@@ -126,8 +126,11 @@ def _parse(head: bytes) -> Request:
 
 
 async def _write(writer: asyncio.StreamWriter, response: Response, *, head: bool) -> None:
-    phrase = HTTPStatus(response.status).phrase
-    lines = [f"HTTP/1.1 {response.status} {phrase}", f"Content-Length: {len(response.body)}"]
+    # A stub may be told any status; those without a registered phrase go without one (RFC 9112, 4).
+    lines = [
+        f"HTTP/1.1 {response.status} {responses.get(response.status, '')}",
+        f"Content-Length: {len(response.body)}",
+    ]
     lines += [f"{name}: {value}" for name, value in response.headers.items()]
     writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if head else response.body))
     await writer.drain()

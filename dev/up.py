@@ -104,6 +104,8 @@ def summary(stack: Stack, env: Path, kind: Kind) -> str:
     login = f"user {unquote(url.username or 'guest')}  password {unquote(url.password or 'guest')}"
     if kind == "environment":  # not ours to show
         login = "log-in as in REDRIVE_MANAGEMENT_URL"
+    # Somebody else's webhook address may hold a token.
+    alerts = f"{stack.sink_url}/_received" if stack.sink_url else "go to REDRIVE_ALERT_WEBHOOK_URL"
     payload = '{"payment_id":"p-1","amount_cents":1999,"currency":"EUR"}'
     return f"""
 Redrive is up. Ctrl-C stops everything.
@@ -112,6 +114,7 @@ Redrive is up. Ctrl-C stops everything.
   API key        {stack.api_key}
   Management UI  {url.scheme}://{url.hostname}{port}  {login}
   Third party    {stack.settings["REDRIVE_THIRD_PARTY_URL"]}
+  Alerts         {alerts}
   Logs           {stack.run.logs.relative_to(ROOT)}
 
 In another terminal:

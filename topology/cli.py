@@ -68,7 +68,10 @@ def apply_command(wait_s: float) -> None:
 
 @main.command("check")
 def check_command() -> None:
-    """One `thing: OK` a line; exit 3 when something is missing on the broker."""
+    """Look for missing exchanges and queues, by name; `apply` tells of other arguments.
+
+    One `thing: OK` a line; exit 3 when something is missing on the broker.
+    """
     settings, entities = _load()
     click.echo(f"topology {settings.topology}: OK ({len(entities.queues)} queues)")
     try:

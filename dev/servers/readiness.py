@@ -23,12 +23,16 @@ class NotReady(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """`ask` raises NotReady until it is ready. `exited` tells why waiting is in vain; `tail` is its log."""
+    """`ask` raises NotReady until it is ready. `exited` tells why waiting is in vain; `tail` is its log.
+
+    `advice` is for a server whose log is not ours to read: what to do when it does not answer.
+    """
 
     name: str
     ask: Callable[[], None]
     exited: Callable[[], str | None] = lambda: None
     tail: Callable[[], str] = lambda: ""
+    advice: str = ""
 
 
 def wait_until_ready(questions: Sequence[Question], *, seconds: float, say: Say) -> None:
@@ -38,7 +42,7 @@ def wait_until_ready(questions: Sequence[Question], *, seconds: float, say: Say)
     while True:
         for question in list(pending):
             if why := question.exited():
-                raise ServersFailed(f"{question.name} {why}. The end of its log:\n{question.tail()}")
+                raise ServersFailed(f"{question.name} {why}.{_more(question)}")
             try:
                 question.ask()
             except NotReady as answer:
@@ -50,15 +54,18 @@ def wait_until_ready(questions: Sequence[Question], *, seconds: float, say: Say)
         now = time.monotonic()
         if now - started > seconds:
             question, answer_seen = next(iter(pending.items()))
-            raise ServersFailed(
-                f"{question.name} did not answer within {seconds:.0f} s (last: {answer_seen}). "
-                f"The end of its log:\n{question.tail()}"
-            )
+            seen = f"did not answer within {seconds:.0f} s (last: {answer_seen})"
+            raise ServersFailed(f"{question.name} {seen}.{_more(question)}")
         if now - told >= 4:
             told = now
             names = " and ".join(question.name for question in pending)
             say(f"waiting for {names} ({now - started:.0f} s)")
         time.sleep(0.2)
+
+
+def _more(question: Question) -> str:
+    log = question.tail()
+    return f"\n{question.advice}" * bool(question.advice) + f" The end of its log:\n{log}" * bool(log)
 
 
 def ask_amqp(urls: ServerUrls) -> None:

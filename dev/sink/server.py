@@ -65,5 +65,5 @@ class Sink:
         try:
             self.failures = TypeAdapter(list[Failure]).validate_python(statuses)
         except ValidationError as error:
-            return Response.of({"errors": error.errors(include_url=False)}, 422)
+            return Response.of({"errors": error.errors(include_url=False, include_input=False)}, 422)
         return Response(204)

@@ -14,7 +14,7 @@ from dev.borrowed import borrowed
 from dev.errors import DevError
 from dev.interrupts import uninterrupted
 from dev.management import management_client, without_login
-from dev.runs import Run, directory_of
+from dev.runs import Run
 from dev.servers import Servers, ServerUrls, acquire
 from dev.sink.client import SinkClient
 from dev.stack import Stack
@@ -38,16 +38,18 @@ def main() -> int:
         click.echo(f"  {line}")
 
     began = time.monotonic()
+    run: Run | None = None
     try:
         with acquire("demo", say) as servers, _place(servers, say) as urls:
+            run = servers.run
             steps = tell_story(servers.run, urls, say)
     except KeyboardInterrupt:
         click.echo("interrupted; everything is stopped")
         return 130
     except (DevError, httpx.HTTPError) as error:
         click.echo(f"\nThe demo failed: {error or type(error).__name__}", err=True)
-        if (logs := directory_of("demo") / "logs").exists():
-            click.echo(f"The logs of its processes: {logs}", err=True)
+        if run and run.logs.exists():  # before that nothing of this run wrote any
+            click.echo(f"The logs of its processes: {run.logs}", err=True)
         return 1
     click.echo(f"\nAll {steps} steps seen in {time.monotonic() - began:.0f} s; everything is stopped again.")
     return 0

@@ -64,9 +64,9 @@ class ThirdParty:
                 try:
                     rule = Rule.model_validate_json(request.body)
                 except ValidationError as error:
-                    return Response.of(
-                        {"errors": error.errors(include_url=False, include_context=False)}, 422
-                    )
+                    # Without the input: bytes that are no JSON cannot be quoted in JSON.
+                    errors = error.errors(include_url=False, include_context=False, include_input=False)
+                    return Response.of({"errors": errors}, 422)
                 self.rules.put(rule)
                 return Response.of(rule.model_dump(mode="json"))
             case ("DELETE", "rules"):

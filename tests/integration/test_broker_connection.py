@@ -13,6 +13,7 @@ import pytest
 from tests.integration.test_publisher import declare, publishing, send, until
 from tests.support.proxy import TcpProxy
 from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually_async
 from topology.address import AmqpAddress
 from topology.broker_errors import BrokerAway, ChannelClosed
 from topology.connection import Delivery, connect, open_connection
@@ -73,7 +74,11 @@ async def test_prefetch_bounds_what_is_unsettled(vhost: Vhost) -> None:
         await channel.close()
         with pytest.raises(BrokerAway):
             channel.ack(got[-1].tag)
-        assert (await connection.inspect("q")).messages == 6
+
+        async def returned() -> bool:
+            return (await connection.inspect("q")).messages == 6
+
+        await eventually_async(returned, what="the unsettled four are in the queue again")
 
 
 async def test_a_cancelled_consumer_returns_nothing_to_the_queue_by_itself(vhost: Vhost) -> None:

@@ -79,6 +79,24 @@ def test_a_rule_that_makes_no_sense_is_refused_and_healing_ends_the_others(
     assert httpx.post(f"{third_party.url}/payments", json=PAYMENT, trust_env=False).status_code == 201
 
 
+@pytest.mark.parametrize("body", [b"", b"no json", b"{'path': '/payments'}", b"\xff\xfe", b"[1]"])
+def test_a_rule_that_is_no_json_is_refused_with_the_reason(
+    third_party: ThirdPartyClient, body: bytes
+) -> None:
+    answer = httpx.put(f"{third_party.url}/_control/rules", content=body, trust_env=False)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["msg"]
+    assert third_party.requests("/payments") == []
+
+
+def test_any_status_that_a_step_may_have_is_answered(third_party: ThirdPartyClient) -> None:
+    third_party.fail("/payments", {"status": 520}, {"status": 299})
+    statuses = [
+        httpx.post(f"{third_party.url}/payments", json=PAYMENT, trust_env=False).status_code for _ in range(2)
+    ]
+    assert statuses == [520, 299]
+
+
 def signature(sink: RunningSink, body: bytes) -> str:
     at = int(time.time())
     digest = hmac.new(sink.secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()

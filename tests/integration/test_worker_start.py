@@ -45,7 +45,7 @@ def test_it_can_be_stopped_while_it_waits_for_the_database(
 def test_it_waits_for_the_broker_and_says_so(work: Work, proxy: Callable[..., TcpProxy]) -> None:
     through = proxy(work.vhost.amqp_url, refusing=True)
     worker = work.start(ready=False, REDRIVE_AMQP_URL=through.url)
-    user = urlsplit(through.url).username
+    user = urlsplit(through.url).username or "guest"
     worker.wait_for_log(f"Cannot connect to amqp://{user}:**@127.0.0.1:{through.port}")
     through.resume()
     worker.wait_for_log("ready.")

@@ -9,11 +9,22 @@ import pytest
 from dev import runs
 from dev.errors import DevError
 from dev.identity import Identity
+from dev.leftovers import down
 from dev.ports import free_ports
-from dev.runs import AlreadyRunning, ProcessRecord, RunState, load_state, open_run, save_state
+from dev.runs import (
+    PURPOSES,
+    AlreadyRunning,
+    ProcessRecord,
+    Purpose,
+    RunState,
+    load_state,
+    open_run,
+    save_state,
+)
 from dev.servers.compose import override_for, required_variables
 from dev.servers.docker import PublishedPorts
 from dev.servers.secrets import Secrets, keep
+from dev.story import scenario
 
 RECORD = ProcessRecord("rabbitmq", Identity(42, 777, "boot"), "mark", 15)
 
@@ -63,6 +74,39 @@ def test_what_a_run_starts_is_on_the_record_at_once_and_off_it_when_ended() -> N
         assert load_state(run.directory) == RunState(None, (RECORD,), ("label=x",), ("/var/tmp/x",))
         run.forget(RECORD)
         assert load_state(run.directory).processes == ()
+
+
+@pytest.mark.parametrize("alive", ["demo", "test"])
+def test_down_leaves_a_live_run_alone_and_says_so_without_failing(alive: Purpose) -> None:
+    for purpose in PURPOSES:
+        open_run(purpose).held.close()
+    told: list[str] = []
+    with open_run(alive).held:
+        assert down(told.append) == 0
+        assert down(told.append, everything=True) == 1
+    assert f"`make {alive}` is running: left alone; it ends and clears up by itself" in told
+    assert "up: removed" in told
+    assert runs.directory_of(alive).exists()
+    assert not runs.directory_of("up").exists()
+
+
+def test_down_fails_when_a_make_up_does_not_end() -> None:
+    told: list[str] = []
+    with open_run("up").held:  # it has no process on its record that could be asked
+        assert down(told.append) == 1
+    assert told[0].startswith("`make up` ")
+    assert runs.directory_of("up").exists()
+
+
+def test_a_demo_that_started_nothing_points_at_no_logs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs.directory_of("demo") / "logs").mkdir(parents=True)  # an earlier run's
+    monkeypatch.setenv("REDRIVE_SERVERS", "podman")
+    assert scenario.main() == 1
+    told = capsys.readouterr().err
+    assert "The demo failed: REDRIVE_SERVERS is 'podman'" in told
+    assert "logs" not in told
 
 
 def test_secrets_stay_with_the_data_and_are_readable_by_their_owner_alone(tmp_path: Path) -> None:

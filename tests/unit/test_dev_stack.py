@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from io import TextIOWrapper
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from dev.borrowed import name_for
-from dev.runs import Run
+from dev.runs import ROOT, Run
 from dev.servers import ServerUrls
 from dev.stack import Stack
 from dev.story.ladder_watch import Sighting, seen_between
 from dev.story.telling import NotSeen, expect
+from dev.up import summary
 
 URLS = ServerUrls("amqp://u:p@127.0.0.1:1/v", "http://u:p@127.0.0.1:2", "postgresql://u:p@127.0.0.1:3/d")
 
@@ -38,6 +41,16 @@ def test_what_is_given_is_used_and_no_stub_of_ours_is_started_for_it() -> None:
     made = stack(given)
     assert (made.third_party_url, made.sink_url) == ("", "")
     assert given.items() <= made.settings.items()
+
+
+def test_the_summary_says_where_alerts_are_to_be_found() -> None:
+    logs = Run("up", ROOT / ".local" / "up", cast(TextIOWrapper, None))
+    own = replace(stack({}), run=logs)
+    assert f"Alerts         {own.sink_url}/_received" in summary(own, logs.directory / "env", "docker")
+    hook = {"REDRIVE_ALERT_WEBHOOK_URL": "https://hooks.example/token", "REDRIVE_ALERT_WEBHOOK_SECRET": "s"}
+    told = summary(replace(stack(hook), run=logs), logs.directory / "env", "docker")
+    assert "Alerts         go to REDRIVE_ALERT_WEBHOOK_URL" in told
+    assert "token" not in told
 
 
 def test_the_servers_of_the_run_go_before_any_others() -> None:

@@ -6,7 +6,9 @@ import pytest
 
 from dev.runs import Purpose
 from dev.servers.choice import Docker, WrongEnvironment, choose, forced_kind, named_urls
-from dev.servers.contract import Kind, ServerUrls
+from dev.servers.contract import Kind, ServersFailed, ServerUrls
+from dev.servers.environment import advice
+from dev.servers.readiness import NotReady, Question, wait_until_ready
 
 URLS = {
     "REDRIVE_AMQP_URL": "amqp://u:p@broker:5672/%2F",
@@ -98,3 +100,32 @@ def test_forcing_what_is_not_there_says_what_is_missing() -> None:
         choose("up", False, "docker", NO)
     with pytest.raises(WrongEnvironment, match="none of REDRIVE_TEST_AMQP_URL"):
         choose("test", False, "environment", YES)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "environment", "expected"),
+    [
+        ("up", {}, "is set in .env."),
+        ("up", {"REDRIVE_AMQP_URL": " "}, "is set in .env."),
+        ("up", URLS, "is set in the environment of this shell."),
+        ("up", {**URLS, "REDRIVE_KEY": "k"}, "sourced from `.local/up/env` of a `make up` that has ended"),
+        ("test", {**TEST_URLS, "REDRIVE_KEY": "k"}, "is set in the environment of this shell."),
+    ],
+)
+def test_named_servers_that_do_not_answer_are_told_with_where_they_are_named(
+    purpose: Purpose, environment: dict[str, str], expected: str
+) -> None:
+    variable = "REDRIVE_TEST_AMQP_URL" if purpose == "test" else "REDRIVE_AMQP_URL"
+    told = advice(variable, purpose, environment)
+    assert told.startswith(variable)
+    assert expected in told
+    assert "u:p@" not in told
+
+
+def test_a_failed_wait_has_the_advice_and_no_empty_log() -> None:
+    def ask() -> None:
+        raise NotReady("no answer")
+
+    with pytest.raises(ServersFailed) as failed:
+        wait_until_ready([Question("the broker", ask, advice="Set X.")], seconds=0, say=print)
+    assert str(failed.value) == "the broker did not answer within 0 s (last: no answer).\nSet X."
