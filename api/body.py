@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from fastapi import Request
 
 from api.json_text import JsonFault, parse
 from api.problems import FieldError, Problem
 
-# Larger texts are parsed in a thread, so that the event loop goes on.
-PARSE_INLINE = 65_536
+# Larger texts are taken apart in a thread, so that the event loop goes on.
+INLINE_BYTES = 32_768
+
+Read = TypeVar("Read")
 
 
-async def read_json(request: Request, limit: int) -> Any:
-    """The JSON value of the body, of at most `limit` bytes.
+async def read_json(request: Request, limit: int, check: Callable[[Any], Read]) -> Read:
+    """What `check` makes of the JSON value of the body, of at most `limit` bytes.
 
     Raises:
         Problem: 415 another content type, 413 too large (seen while reading, so also in a chunked
-            body), 400 no JSON, 422 JSON that is not taken; the field is named.
+            body), 400 no JSON, 422 JSON that is not taken; the field is named. Also what `check` raises.
     """
     _require_json(request.headers.get("content-type", ""))
     text = await _read(request, limit)
+    if len(text) <= INLINE_BYTES:
+        return check(_parsed(text))
+    return await asyncio.to_thread(lambda: check(_parsed(text)))
+
+
+def _parsed(text: bytes) -> Any:
     try:
-        return parse(text) if len(text) <= PARSE_INLINE else await asyncio.to_thread(parse, text)
+        return parse(text)
     except JsonFault as fault:
         field = fault.path or "body"
         status, kind = (400, "not-json") if fault.syntax else (422, "invalid")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -12,6 +13,8 @@ from starlette.responses import JSONResponse
 MAX_DEPTH = 64
 # Longer ones are no numbers that anyone meant, and Python takes quadratic time to read them.
 MAX_DIGITS = 400
+# Of a name, and of a path of names, in an error: characters.
+MAX_NAME, MAX_PATH = 100, 300
 
 
 class JsonFault(Exception):
@@ -87,34 +90,54 @@ def parse(text: bytes) -> Any:
         raise JsonFault("", f"not JSON: {error.msg} at {where}", syntax=True) from None
     except RecursionError:
         raise JsonFault("", f"nested deeper than {MAX_DEPTH} levels") from None
-    for path, depth, found in _walk(value):
+    for place, depth, found in _walk(value):
         if depth > MAX_DEPTH:
-            raise JsonFault(path[:200], f"nested deeper than {MAX_DEPTH} levels")
+            raise JsonFault(_path(place), f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(found, _Bad):
-            raise JsonFault(path, found.message)
+            raise JsonFault(_path(place), found.message)
     return value
 
 
-def _walk(value: Any) -> Iterator[tuple[str, int, Any]]:
-    """Every container and every `_Bad` with its path. No recursion, and no path for a plain value."""
-    stack: list[tuple[str, int, Any]] = [("", 1, value)]
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value stands: a key or an index below another place. Keys can be as long as the text."""
+
+    above: _Place | None
+    name: str | int
+
+
+def _path(place: _Place | None) -> str:
+    """Such as `payload.items.3`, made for a fault that was found, and of a bounded length."""
+    names: list[str] = []
+    while place is not None:
+        names.append(shortened(str(place.name), MAX_NAME))
+        place = place.above
+    return shortened(".".join(reversed(names)), MAX_PATH)
+
+
+def shortened(text: str, limit: int) -> str:
+    """`text`, of at most `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _walk(value: Any) -> Iterator[tuple[_Place | None, int, Any]]:
+    """Every container and every `_Bad` with its place. No recursion, and nothing built for a plain value."""
+    stack: list[tuple[_Place | None, int, Any]] = [(None, 1, value)]
     while stack:
-        path, depth, found = stack.pop()
-        yield path, depth, found
+        place, depth, found = stack.pop()
+        yield place, depth, found
         if depth > MAX_DEPTH:
             continue
+        items: Iterable[tuple[str | int, Any]] = ()
         if isinstance(found, dict):
-            stack += [
-                (f"{path}.{key}" if path else key, depth + 1, item)
-                for key, item in found.items()
-                if isinstance(item, dict | list | _Bad)
-            ]
+            items = found.items()
         elif isinstance(found, list):
-            stack += [
-                (f"{path}.{index}" if path else str(index), depth + 1, item)
-                for index, item in enumerate(found)
-                if isinstance(item, dict | list | _Bad)
-            ]
+            items = enumerate(found)
+        stack += [
+            (_Place(place, name), depth + 1, item)
+            for name, item in items
+            if isinstance(item, dict | list | _Bad)
+        ]
 
 
 def encode(value: Any) -> bytes:

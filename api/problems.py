@@ -13,10 +13,13 @@ from fastapi.responses import Response
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from api.json_text import JsonResponse
+from api.json_text import MAX_NAME, MAX_PATH, JsonResponse, shortened
 from storage.errors import DatabaseAwayError
 
 RETRY_AFTER_S = 2
+# Faults that one answer lists, and characters of what is said of one.
+MAX_ERRORS = 20
+MAX_MESSAGE = 500
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class FieldError:
 class Problem(Exception):
     """An answer that says why a request was refused.
 
-    `kind` is a stable word for programs: the last part of the problem's `type`.
+    `kind` is a stable word for programs: the last part of the problem's `type`. The first `MAX_ERRORS` of
+    `errors` are listed; `total` is their number where not all were given.
     """
 
     def __init__(
@@ -40,12 +44,15 @@ class Problem(Exception):
         detail: str,
         errors: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
+        *,
+        total: int | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.kind = kind
         self.detail = detail
-        self.errors = tuple(errors)
+        self.errors = tuple(errors[:MAX_ERRORS])
+        self.more_errors = max(len(errors), total or 0) - len(self.errors)
         self.headers = dict(headers or {})
 
     def response(self) -> Response:
@@ -54,20 +61,28 @@ class Problem(Exception):
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
             "detail": self.detail,
-            "errors": [{"field": error.field, "message": error.message} for error in self.errors],
+            "errors": [
+                {
+                    "field": shortened(error.field, MAX_PATH),
+                    "message": shortened(error.message, MAX_MESSAGE),
+                }
+                for error in self.errors
+            ],
         }
+        if self.more_errors:
+            content["more_errors"] = self.more_errors
         return JsonResponse(content, self.status, self.headers, media_type="application/problem+json")
 
 
 def field_errors(error: ValidationError, within: str = "") -> list[FieldError]:
-    """What a model found wrong, each with its path below `within`."""
+    """What a model found wrong, each with its path below `within`: the first `MAX_ERRORS`."""
     parts = (within,) if within else ()
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [_field_error(one, (*parts, *one["loc"])) for one in found]
+    return [_field_error(one, (*parts, *one["loc"])) for one in found[:MAX_ERRORS]]
 
 
 def _field_error(found: Mapping[str, Any], loc: Sequence[str | int]) -> FieldError:
-    return FieldError(".".join(str(part) for part in loc) or "body", str(found["msg"]))
+    return FieldError(".".join(shortened(str(part), MAX_NAME) for part in loc) or "body", str(found["msg"]))
 
 
 def away(detail: str) -> Problem:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api.json_text import encode
+from api.json_text import MAX_NAME, encode, shortened
 from api.problems import FieldError, Problem, field_errors
 from topology.errors import UnknownJobTypeError
 from topology.spec import JobType, Topology
@@ -42,7 +42,11 @@ def read_submission(topology: Topology, body: Any, key_headers: Sequence[str]) -
     if not isinstance(body, dict):
         raise _invalid([FieldError("body", "must be a JSON object with type and payload")])
     key = _key(body, key_headers)
-    errors = [FieldError(name, "is no field of a submission") for name in body if name not in _FIELDS]
+    errors = [
+        FieldError(shortened(name, MAX_NAME), "is no field of a submission")
+        for name in body
+        if name not in _FIELDS
+    ]
     job = _job_type(topology, body, errors)
     payload = body.get("payload")
     if not isinstance(payload, dict):
@@ -97,7 +101,7 @@ def _complete(job: JobType, payload: dict[str, Any]) -> dict[str, Any]:
     try:
         model = _validated(job, payload)
     except ValidationError as error:
-        raise _invalid(field_errors(error, "payload")) from error
+        raise _invalid(field_errors(error, "payload"), error.error_count()) from error
     unset = set(type(model).model_fields) - model.model_fields_set
     return {**payload, **model.model_dump(mode="json", include=unset, by_alias=True)}
 
@@ -111,7 +115,7 @@ def _validated(job: JobType, payload: dict[str, Any]) -> Any:
     try:
         return job.payload.model_validate_json(encode(payload))
     except ValidationError as error:
-        if [found["type"] for found in error.errors(include_url=False)] != ["json_invalid"]:
+        if error.error_count() != 1 or error.errors(include_url=False)[0]["type"] != "json_invalid":
             raise
     return job.payload.model_validate(payload)
 
@@ -120,6 +124,6 @@ def _bad_key(field: str, message: str) -> Problem:
     return Problem(400, "idempotency-key", f"{field} {message}", [FieldError(field, message)])
 
 
-def _invalid(errors: Sequence[FieldError]) -> Problem:
+def _invalid(errors: Sequence[FieldError], total: int | None = None) -> Problem:
     detail = "; ".join(f"{error.field}: {error.message}" for error in errors[:3])
-    return Problem(422, "invalid", detail, errors)
+    return Problem(422, "invalid", detail, errors, total=total)

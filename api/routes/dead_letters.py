@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
+import anyio.to_thread
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 from pydantic import StringConstraints
@@ -13,13 +15,16 @@ from api.json_text import JsonResponse
 from api.problems import Problem
 from api.runtime import Runtime
 from storage import letters
-from storage.letters import MAX_PAGE, Letter, LetterFilter, UnknownLetterError
+from storage.letters import MAX_PAGE, Dossier, Letter, LetterFilter, UnknownLetterError
 from topology.letter_view import view_body, view_properties
 
 # Postgres takes no NUL in a text.
 Text = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 State = Literal["open", "replaying", "replayed", "discarded", "quarantined"]
 Context = Annotated[Runtime, Depends(runtime_of)]
+
+# Raw properties of a listed letter whose headers are shown: bytes. The letter by itself shows all.
+MAX_LISTED = 8_192
 
 router = APIRouter(tags=["dead letters"], dependencies=[Depends(Requires("read"))])
 
@@ -36,11 +41,18 @@ async def page(
         int | None, Query(ge=1, le=2**63 - 1, description="next_cursor of the page before")
     ] = None,
 ) -> Response:
-    """Letters that match all that is given. `next_cursor` is null on the last page."""
+    """Letters that match all that is given. `next_cursor` is null on the last page.
+
+    Headers of more than 8 KiB are left out, as `{"$left_out": bytes}`: ask for that letter.
+    """
     wanted = LetterFilter(queue=queue, reason=reason, task=task, state=state)
     async with runtime.database() as db:
         found = await letters.page(db, wanted, limit=limit + 1, before_id=cursor)
-    shown, more = found[:limit], len(found) > limit
+    # In a thread, as headers may take long to take apart, and the event loop has to go on.
+    return await anyio.to_thread.run_sync(_page, found[:limit], len(found) > limit)
+
+
+def _page(shown: Sequence[Letter], more: bool) -> Response:
     return JsonResponse(
         {"letters": [letter_view(letter) for letter in shown], "next_cursor": shown[-1].id if more else None}
     )
@@ -54,6 +66,10 @@ async def show(letter_id: int, runtime: Context) -> Response:
             found = await letters.dossier(db, letter_id)
     except UnknownLetterError as error:
         raise Problem(404, "unknown-letter", f"there is no dead letter {letter_id}") from error
+    return await anyio.to_thread.run_sync(_dossier, found)
+
+
+def _dossier(found: Dossier) -> Response:
     view = view_properties(found.letter.properties)
     return JsonResponse(
         found.as_json(
@@ -65,4 +81,6 @@ async def show(letter_id: int, runtime: Context) -> Response:
 def letter_view(letter: Letter) -> dict[str, object]:
     """A letter as lists show it."""
     view = view_properties(letter.properties)
-    return letter.as_json(headers=view.headers, deaths=view.deaths)
+    size = len(letter.properties)
+    headers = view.headers if size <= MAX_LISTED else {"$left_out": size}
+    return letter.as_json(headers=headers, deaths=view.deaths)

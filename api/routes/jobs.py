@@ -72,8 +72,12 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     `Idempotent-Replayed: true`, and no second job; with others it is refused (422). A refused request
     does not use its key up.
     """
-    body = await read_json(request, runtime.config.api.body_limit)
-    asked = read_submission(runtime.config.topology, body, request.headers.getlist(KEY_HEADER))
+    keys = request.headers.getlist(KEY_HEADER)
+    asked = await read_json(
+        request,
+        runtime.config.api.body_limit,
+        lambda body: read_submission(runtime.config.topology, body, keys),
+    )
     key = IdempotencyKey(f"{principal.name} {ROUTE}", asked.key, asked.request)
     try:
         async with runtime.database() as db:

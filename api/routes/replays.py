@@ -59,11 +59,7 @@ async def create(request: Request, runtime: Context, principal: Operator) -> Res
 
     409 when a replay of one of them is outstanding, or its state does not allow one.
     """
-    body = await read_json(request, runtime.config.api.body_limit)
-    try:
-        asked = ReplayRequest.model_validate(body)
-    except ValidationError as error:
-        raise Problem(422, "invalid", "the request is not valid", field_errors(error)) from error
+    asked = await read_json(request, runtime.config.api.body_limit, _asked)
     try:
         async with runtime.database() as db:
             plan = await replays.create(
@@ -89,6 +85,14 @@ async def show(replay_id: str, runtime: Context) -> Response:
     except UnknownReplayError as error:
         raise Problem(404, "unknown-replay", f"there is no replay {replay_id!r}") from error
     return JsonResponse(plan.as_json())
+
+
+def _asked(body: Any) -> ReplayRequest:
+    try:
+        return ReplayRequest.model_validate(body)
+    except ValidationError as error:
+        errors, total = field_errors(error), error.error_count()
+        raise Problem(422, "invalid", "the request is not valid", errors, total=total) from error
 
 
 def _refused(error: ReplayRefusedError) -> Problem:

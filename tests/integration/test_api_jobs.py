@@ -51,6 +51,23 @@ def charge(api: httpx.Client, key: str, **changed: Any) -> httpx.Response:
     return api.post("/jobs", json=body, headers={"Idempotency-Key": key})
 
 
+def post_raw(api: httpx.Client, body: bytes) -> httpx.Response:
+    headers = {"Content-Type": "application/json", "Idempotency-Key": "raw"}
+    return api.post("/jobs", content=body, headers=headers)
+
+
+def test_bodies_made_to_cost_much_are_refused_in_few_words(api: httpx.Client) -> None:
+    long_key = b'{"' + b"k" * 500_000 + b'":[' + b",".join([b"[]"] * 170_000) + b"]}"
+    fields = ",".join(f'"f{number}":0' for number in range(80_000))
+    many_fields = f'{{"type":"{TYPE}","payload":{{{fields}}}}}'.encode()
+    for body, more in [(long_key, None), (many_fields, 80_003 - 20)]:
+        refused = post_raw(api, body)
+        assert refused.status_code == 422
+        assert len(refused.content) < 10_000
+        assert refused.json().get("more_errors") == more
+        assert refused.json()["errors"]
+
+
 def jobs(stack: Stack) -> int:
     return int(stack.database.value("select count(*) from redrive.jobs"))
 

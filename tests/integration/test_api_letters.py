@@ -165,3 +165,12 @@ def test_a_bad_replay_request_names_its_field_and_plans_nothing(stack: Stack) ->
         answer = stack.http.post("/replays", json=body)
         assert (body, answer.status_code, answer.json()["errors"][0]["field"]) == (body, 422, field)
     assert stack.http.get("/replays").json() == {"replays": []}
+
+
+def test_a_list_leaves_huge_headers_out_and_the_letter_has_them(running: Stack) -> None:
+    huge = {f"h{number}": "y" * 10 for number in range(2_000)}
+    running.publish("emails.dlq", b"x", pika.BasicProperties(headers=huge))
+    (letter,) = letters(running, 1)
+    assert letter["headers"].keys() == {"$left_out"}
+    assert letter["headers"]["$left_out"] > 2_000 * 10
+    assert running.http.get(f"/dead-letters/{letter['id']}").json()["headers"] == huge

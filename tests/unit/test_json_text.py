@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -28,6 +29,26 @@ def test_what_is_not_taken_is_named_with_its_path(text: bytes, path: str, words:
         parse(text)
     assert caught.value.path == path
     assert not caught.value.syntax
+
+
+def test_many_children_under_a_long_key_take_no_memory_for_their_paths() -> None:
+    key, children = b"k" * 500_000, 20_000
+    text = b'{"' + key + b'": [' + b",".join([b"[]"] * children) + b"]}"
+    tracemalloc.start()
+    try:
+        parse(text)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 20_000_000  # a path for each child would be 10 GB
+
+
+def test_the_path_of_a_fault_has_a_bounded_length() -> None:
+    key = b"k" * 10_000
+    with pytest.raises(JsonFault) as caught:
+        parse(b'{"' + key + b'": {"' + key + b'": {"' + key + b'": {"x": NaN}}}}')
+    assert len(caught.value.path) <= 305
+    assert caught.value.path.startswith("k" * 99 + "….k")
 
 
 @pytest.mark.parametrize(
