@@ -19,6 +19,7 @@ from workers import autoretry, loop
 from workers.checks import BUILT_IN
 from workers.errors import UnsafeTaskError
 from workers.settings import Environment, from_environment
+from workers.transport import ANSWER_TIMEOUT_S
 
 # `autoretry_for=(Exception,)` would catch them: a rejection is the task's last word, and while Postgres is
 # away the attempt is given back, uncounted.
@@ -67,6 +68,10 @@ class Redrive(Celery):
     ) -> Any:  # fmt: skip
         """Celery's; a delay goes straight to the queue's ladder.
 
+        Raises when the broker has no such queue (unless told `mandatory=False`), and when it does not confirm
+        in time (`confirm_timeout`, seconds). A message that was not confirmed may have arrived: sent again
+        under the same task id it is the same job.
+
         With an expiry it goes by the work queue, where the guard sends it to the ladder: the message's own
         TTL would cut the delay short.
         """
@@ -87,6 +92,8 @@ class Redrive(Celery):
             options.pop("queue", None)
             options |= {"exchange": way.exchange, "routing_key": way.routing_key}
             countdown = eta = None
+        if options.get("mandatory") is None:  # a task says so itself, a name cannot
+            options["mandatory"] = True
         return super().send_task(name, args, kwargs, countdown, eta, **options)
 
     def register_task(self, task: Any, **options: Any) -> Any:
@@ -120,6 +127,7 @@ def defaults(environment: Environment, main: str | None = None) -> dict[str, Any
         "broker_heartbeat": broker.address.heartbeat_s,
         "broker_transport_options": {
             "confirm_publish": True,
+            "write_timeout": ANSWER_TIMEOUT_S,
             "client_properties": {"connection_name": main or "redrive"},
         },
         "accept_content": ["json"],

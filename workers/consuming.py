@@ -12,6 +12,7 @@ from celery.app.amqp import AMQP
 from celery.exceptions import WorkerShutdown
 
 from workers.parsing import GuardedMessage
+from workers.transport import RedriveConnection
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class WorkConsumer(kombu.Consumer):
 
 
 class RedriveAMQP(AMQP):
-    """Celery's AMQP layer with our consumer."""
+    """Celery's AMQP layer with our consumer and connections."""
 
+    Connection = RedriveConnection
     Consumer = WorkConsumer
