@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-import anyio.to_thread
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 from pydantic import StringConstraints
@@ -49,7 +49,7 @@ async def page(
     async with runtime.database() as db:
         found = await letters.page(db, wanted, limit=limit + 1, before_id=cursor)
     # In a thread, as headers may take long to take apart, and the event loop has to go on.
-    return await anyio.to_thread.run_sync(_page, found[:limit], len(found) > limit)
+    return await asyncio.to_thread(_page, found[:limit], len(found) > limit)
 
 
 def _page(shown: Sequence[Letter], more: bool) -> Response:
@@ -66,7 +66,7 @@ async def show(letter_id: int, runtime: Context) -> Response:
             found = await letters.dossier(db, letter_id)
     except UnknownLetterError as error:
         raise Problem(404, "unknown-letter", f"there is no dead letter {letter_id}") from error
-    return await anyio.to_thread.run_sync(_dossier, found)
+    return await asyncio.to_thread(_dossier, found)
 
 
 def _dossier(found: Dossier) -> Response:

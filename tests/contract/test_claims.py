@@ -60,7 +60,7 @@ async def take(connection: asyncpg.Connection, claim: Claim) -> bool:
     return claim.token in await claims.claim(connection, [claim], worker="w", lease_s=LEASE_S)
 
 
-async def running(connection: asyncpg.Connection, **columns: object) -> Claim:
+async def running(connection: asyncpg.Connection, **columns: Any) -> Claim:
     """A job that the returned claim holds."""
     claim = a_claim(await insert(connection, **columns))
     assert await take(connection, claim)
