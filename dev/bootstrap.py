@@ -137,12 +137,16 @@ def pip_news(line: str, collected: int) -> str | None:
     words = line.split()
     match words:
         case ["Collecting", requirement, *_]:
-            return f"{collected} packages collected, the last one {requirement}"
+            return f"{_packages(collected)} collected, the last one {requirement}"
         case ["Installing", "collected", "packages:", *packages]:
-            return f"installing {len(packages)} packages"  # takes long and says nothing on the way
+            return f"installing {_packages(len(packages))}"  # takes long and says nothing on the way
         case ["Successfully", "installed", *packages]:
-            return f"{len(packages)} packages installed"
+            return f"{_packages(len(packages))} installed"
     return None
+
+
+def _packages(count: int) -> str:
+    return f"{count} package{'s' * (count != 1)}"
 
 
 def _run(command: list[str], name: str) -> None:

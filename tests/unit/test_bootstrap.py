@@ -15,6 +15,7 @@ from dev.bootstrap import pip_news
             "7 packages collected, the last one hypothesis==6.1",
         ),
         ("Installing collected packages: amqp, anyio, vine\n", "installing 3 packages"),
+        ("Successfully installed redrive-0.1.0\n", "1 package installed"),
         ("Successfully installed amqp-5.4.2 anyio-4.1 vine-5.1\n", "3 packages installed"),
         ("  Downloading amqp-5.4.2-py3-none-any.whl (51 kB)\n", None),
         ("Installing build dependencies: started\n", None),
