@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, PostgresDsn, SecretStr, field_validator
+from typing import Self
+
+from pydantic import Field, PostgresDsn, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -29,6 +31,15 @@ class StorageSettings(BaseSettings):
         if not url.path or url.path == "/":
             raise ValueError("names no database: it should end in /<database>")
         return value
+
+    @model_validator(mode="after")
+    def _keeps_no_more_than_it_may(self) -> Self:
+        if self.database_pool_min > self.database_pool_max:
+            raise ValueError(
+                f"REDRIVE_DATABASE_POOL_MIN is {self.database_pool_min}; it must not be over "
+                f"REDRIVE_DATABASE_POOL_MAX ({self.database_pool_max})"
+            )
+        return self
 
     @property
     def dsn(self) -> str:

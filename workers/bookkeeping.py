@@ -233,7 +233,7 @@ class Books:
                 arrival.token, arrival.attempt = uuid4(), arrival.task.attempt
                 self._waiting.append(arrival)
         elif fate.state == "DEAD":
-            self._reply(Reply("reject", arrival, "dead"))
+            self._reply(Reply("reject", arrival, getattr(finished.outcome, "reason", "dead")))
         elif fate.state in ("SUCCEEDED", "CANCELLED"):
             self._reply(Reply("ack", arrival, "done"))
         else:

@@ -15,7 +15,7 @@ from storage.errors import DatabaseAwayError
 from topology.headers import DUE
 from topology.kombu_entities import task_queues
 from topology.ladder import route
-from workers import autoretry, loop
+from workers import autoretry, logs, loop
 from workers.checks import BUILT_IN
 from workers.errors import UnsafeTaskError
 from workers.settings import Environment, from_environment
@@ -43,6 +43,7 @@ class Redrive(Celery):
         super().__init__(main, *args, **kwargs)
         if environment is not None:
             self.__dict__["environment"] = environment
+        logs.install()
         self.add_defaults(lambda: defaults(self.environment, main))
 
     @cached_property

@@ -61,6 +61,13 @@ def refuse_unsafe_settings(app: Redrive, pool_class: type) -> None:
         found.append("task_create_missing_queues is on: a typo would make a queue without dead letters")
     if not pool_class.__module__.endswith(".prefork"):
         found.append(f"the pool is {pool_class.__module__}; only prefork is supported (remove --pool)")
+    # The broker would dead-letter it before the row's bound is reached, without a reason of ours.
+    found += [
+        f"REDRIVE_WORKER_CRASH_BOUND is {environment.worker.crash_bound}, over the delivery limit of queue "
+        f"{queue.name!r} ({queue.delivery_limit}); lower the one or raise the other"
+        for queue in environment.topology.queues
+        if environment.worker.crash_bound > queue.delivery_limit
+    ]
     known = {queue.name for queue in environment.topology.queues}
     found += [
         f"queue {name!r} is not in the topology; there are: {', '.join(sorted(known))}"

@@ -131,7 +131,7 @@ class RedriveConsumer(Consumer):
             self.guard.on_replies()
         if self.ledger.outstanding > 0:
             fields = {"action": "stopped_unsettled", "messages": self.ledger.outstanding}
-            logger.warning("stopped with messages unsettled: the broker delivers them again", extra=fields)
+            logger.warning("stopped with unsettled messages: the broker delivers them again", extra=fields)
         super().shutdown()
         self.ledger.stop()
 

@@ -64,13 +64,15 @@ class Guard:
         except self.broker_errors:
             raise
         except Exception:
-            logger.exception("delivery rejected", extra={"action": "refused", "reason": "unexpected"})
+            fields = {"action": "refused", "reason": "unexpected", "queue": self._queue_of(message)}
+            logger.exception("delivery rejected", extra=fields)
             self._reject_raw(message)
 
     def refuse(self, message: Any, error: BaseException) -> None:
         """kombu or py-amqp could not read it: to the dead-letter exchange, never acked."""
         detail = f"{type(error).__name__}: {error}"[:500]
-        logger.error("delivery rejected: %s", detail, extra={"action": "refused", "reason": "undecodable"})
+        fields = {"action": "refused", "reason": "undecodable", "queue": self._queue_of(message)}
+        logger.error("delivery rejected: %s", detail, extra=fields)
         self._reject_raw(message)
 
     def _receive(self, message: GuardedMessage) -> None:
@@ -82,7 +84,7 @@ class Guard:
             known_tasks=self._consumer.strategies,
             now=datetime.now(UTC),
         )
-        name = self._consumer.task_consumer.queue_of(message.delivery_info.get("consumer_tag", ""))
+        name = self._queue_of(message)
         if isinstance(checked, Refusal):
             fields = {"action": "refused", "reason": checked.reason, "queue": name, "job_id": checked.id}
             logger.error("delivery rejected: %s", checked.detail, extra=fields)
@@ -100,6 +102,11 @@ class Guard:
         )
         wait_s = _seconds_until_due(checked)
         self._ledger.submit(Postponed(arrival, wait_s) if wait_s > NEARLY_S else arrival)
+
+    def _queue_of(self, message: Any) -> str:
+        delivery_info = getattr(message, "delivery_info", None) or {}
+        name: str = self._consumer.task_consumer.queue_of(delivery_info.get("consumer_tag", ""))
+        return name
 
     def _reject_raw(self, message: Any) -> None:
         if isinstance(message, GuardedMessage):

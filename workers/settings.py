@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
-from pydantic import Field, HttpUrl, field_validator
+from pydantic import Field, HttpUrl, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from storage.settings import StorageSettings
@@ -32,6 +33,15 @@ class WorkerSettings(BaseSettings):
     patience_s: float = Field(
         default=5, gt=0, description="with Postgres away, unclaimed messages go to the ladder after so long"
     )
+
+    @model_validator(mode="after")
+    def _warns_before_it_kills(self) -> Self:
+        if self.soft_time_limit_s > self.time_limit_s:
+            raise ValueError(
+                f"REDRIVE_WORKER_SOFT_TIME_LIMIT_S is {self.soft_time_limit_s:g}; it must not be over "
+                f"REDRIVE_WORKER_TIME_LIMIT_S ({self.time_limit_s:g})"
+            )
+        return self
 
     @field_validator("renew_s")
     @classmethod

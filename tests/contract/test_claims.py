@@ -1,26 +1,20 @@
-"""The statements of claims and effects on a real Postgres, two claims against one row."""
+"""The statements of claims on a real Postgres, two claims against one row."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from storage import claims
 from storage.claims import Claim, Completion, Fate
-from storage.settings import StorageSettings
-from storage.sync import Database as SyncDatabase
-from storage.sync import LoopThread
+from tests.support.claimed import LEASE_S, a_claim, expire, insert, over, row, running, take
 from tests.support.databases import Database
-from workers.child import Ticket
-from workers.effects import Once
-from workers.errors import AlreadyDone, LostClaimError
 
 pytestmark = pytest.mark.anyio
-LEASE_S = 30.0
 
 
 @pytest.fixture
@@ -30,58 +24,9 @@ async def connection(database: Database) -> AsyncIterator[asyncpg.Connection]:
     await made.close()
 
 
-@pytest.fixture
-def pool(database: Database) -> SyncDatabase:
-    settings = StorageSettings(_env_file=None, database_url=database.url)  # type: ignore[call-arg, arg-type]
-    return SyncDatabase(settings, LoopThread("claims"), "claims")
-
-
-async def insert(connection: asyncpg.Connection, state: str = "QUEUED", **columns: object) -> str:
-    values: dict[str, object] = {"id": str(uuid4()), "type": "t", "queue": "work", "state": state, **columns}
-    places = ", ".join(f"${number}" for number in range(1, len(values) + 1))
-    await connection.execute(
-        f"insert into redrive.jobs ({', '.join(values)}) values ({places})", *values.values()
-    )
-    return str(values["id"])
-
-
-async def row(connection: asyncpg.Connection, job: str) -> Any:
-    return await connection.fetchrow(
-        "select *, extract(epoch from lease_until - now())::float8 as left_s from redrive.jobs where id = $1",
-        job,
-    )
-
-
-def a_claim(job: str, generation: int = 1, attempt: int = 1) -> Claim:
-    return Claim(job, generation, attempt, uuid4(), "t", "work")
-
-
-async def take(connection: asyncpg.Connection, claim: Claim) -> bool:
-    return claim.token in await claims.claim(connection, [claim], worker="w", lease_s=LEASE_S)
-
-
-async def running(connection: asyncpg.Connection, **columns: Any) -> Claim:
-    """A job that the returned claim holds."""
-    claim = a_claim(await insert(connection, **columns))
-    assert await take(connection, claim)
-    return claim
-
-
-async def expire(connection: asyncpg.Connection, claim: Claim) -> None:
-    await connection.execute(
-        "update redrive.jobs set lease_until = now() - interval '1 second' where id = $1", claim.job_id
-    )
-
-
 async def complete(connection: asyncpg.Connection, claim: Claim, kind: Any = "succeeded") -> Fate | None:
     done = await claims.complete(connection, [Completion(claim, kind, retries=1)], crash_bound=3)
     return done.get(claim.token)
-
-
-async def over(connection: asyncpg.Connection, new: Claim, lost: UUID, crash_bound: int = 3) -> Fate | None:
-    return await claims.take_over(
-        connection, new, lost, worker="other", lease_s=LEASE_S, crash_bound=crash_bound
-    )
 
 
 # Claim
@@ -285,63 +230,3 @@ async def test_a_row_is_made_by_one_of_two(connection: asyncpg.Connection) -> No
     assert await claims.adopt(connection, [first], worker="w", lease_s=LEASE_S) == {first.token}
     assert await claims.adopt(connection, [second], worker="w", lease_s=LEASE_S) == set()
     assert (await row(connection, "new"))["claim"] == first.token
-
-
-# Effects
-
-
-MARK = "insert into redrive.sample_emails (email_key, state, job_id) values ($1, 'sent', $2)"
-
-
-def once(pool: SyncDatabase, claim: Claim) -> Once:
-    return Once(pool, "key", Ticket(claim.job_id, claim.token, claim.generation, claim.attempt))
-
-
-async def kept(connection: asyncpg.Connection) -> tuple[int, int]:
-    """Keys and rows of the business change."""
-    return (
-        await connection.fetchval("select count(*) from redrive.effects"),
-        await connection.fetchval("select count(*) from redrive.sample_emails"),
-    )
-
-
-async def test_an_effect_and_its_key_are_kept_once(
-    connection: asyncpg.Connection, pool: SyncDatabase
-) -> None:
-    held = await running(connection)
-    with once(pool, held) as tx:
-        tx.execute(MARK, "key", held.job_id)
-        tx.store({"answer": 1})
-    with pytest.raises(AlreadyDone) as done, once(pool, held) as tx:
-        tx.execute(MARK, "again", held.job_id)
-    assert done.value.result == {"answer": 1}
-    assert await kept(connection) == (1, 1)
-
-
-async def test_an_effect_whose_job_is_taken_over_meanwhile_is_not_kept(
-    connection: asyncpg.Connection, pool: SyncDatabase
-) -> None:
-    held = await running(connection)
-    await expire(connection, held)
-
-    async def lose_it_inside() -> None:
-        with once(pool, held) as tx:
-            tx.execute(MARK, "key", held.job_id)
-            assert await over(connection, a_claim(held.job_id), held.token)
-
-    with pytest.raises(LostClaimError):
-        await lose_it_inside()
-    assert await kept(connection) == (0, 0)
-
-
-async def test_an_effect_that_raises_is_not_kept(connection: asyncpg.Connection, pool: SyncDatabase) -> None:
-    held = await running(connection)
-
-    def fail_inside() -> None:
-        with once(pool, held) as tx:
-            tx.execute(MARK, "key", held.job_id)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail_inside()
-    assert await kept(connection) == (0, 0)

@@ -54,7 +54,7 @@ DELIVERIES: list[tuple[str, dict[str, Any] | None, bytes, str | None]] = [
     ("stamped headers number", V2 | {"stamped_headers": 5}, GOOD, JSON),
     ("as many retries as a counter holds", V2 | {"retries": 2**31 - 1}, GOOD, JSON),
     ("more retries than a counter holds", V2 | {"retries": 2**40}, GOOD, JSON),
-    ("kwargs list", V2, b"[[],[],{}]", JSON),
+    ("kwargs list", V2, b'[[],["a secret"],{}]', JSON),
     ("embed list", V2, b"[[],{},[1]]", JSON),
     ("forged attempt", V2 | {"redrive-attempt": "x"}, GOOD, JSON),
     ("eta from another world", V2 | {"eta": "yesterday"}, GOOD, JSON),
@@ -90,6 +90,11 @@ def test_no_message_can_hurt_a_worker(work: Work) -> None:
     assert worker.exit_code is None
     assert worker.log.count("ready.") == 1, "it went on without a restart or a reconnect"
     work.until_settled()
+    assert "a secret" not in worker.log
+    assert (
+        "kwargs is of type list; it must be an object action=refused reason=malformed queue=work"
+        in worker.log
+    )
 
 
 def test_a_protocol_1_message_runs(work: Work) -> None:

@@ -136,6 +136,12 @@ def test_every_bad_end_is_dead_lettered_with_its_reason_on_the_first_delivery(
         assert attempt["traceback"]
     work.until_letters(len(jobs))
     assert work.result(work.submit("t.add", x=1, y=1)) == 2
+    first = next(iter(jobs))
+    (line,) = [line for line in worker.log.splitlines() if f"action=dead_lettered job_id={first} " in line]
+    assert line.endswith(
+        "rejected to the dead-letter exchange action=dead_lettered "
+        f"job_id={first} task=t.poison queue=work attempt=1.1 reason=exception"
+    )
 
 
 def test_a_job_whose_next_attempt_can_never_be_published_is_dead(work: Work, worker: Process) -> None:

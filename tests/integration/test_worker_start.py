@@ -129,6 +129,8 @@ def test_an_unsafe_option_is_refused(work: Work, arguments: tuple[str, ...], sai
     [
         ("REDRIVE_WORKER_LEASE_S", "-1"),
         ("REDRIVE_WORKER_RENEW_S", "100"),
+        ("REDRIVE_WORKER_SOFT_TIME_LIMIT_S", "901"),
+        ("REDRIVE_DATABASE_POOL_MIN", "11"),
         ("REDRIVE_AMQP_URL", "http://localhost"),
         ("REDRIVE_DATABASE_URL", ""),
         ("REDRIVE_THIRD_PARTY_URL", "nowhere"),
@@ -141,6 +143,35 @@ def test_a_wrong_setting_is_refused_by_its_name(work: Work, name: str, value: st
     assert worker.wait(30) == 2
     assert name in worker.log
     assert "Traceback" not in worker.log
+
+
+def test_a_crash_bound_that_the_broker_would_forestall_is_refused(work: Work) -> None:
+    worker = work.start(ready=False, REDRIVE_WORKER_CRASH_BOUND="21")
+    assert worker.wait(30) == 1
+    assert "REDRIVE_WORKER_CRASH_BOUND is 21, over the delivery limit of queue 'work' (20)" in worker.log
+
+
+CONFIGURED = """
+from workers.celery_app import Redrive
+app = Redrive("configured")
+app.conf.update({settings})
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("broker_transport_options={'confirm_publish': False}", "no confirm_publish"),
+        ("task_create_missing_queues=True", "task_create_missing_queues is on"),
+    ],
+)
+def test_a_configuration_that_could_lose_messages_is_refused(
+    work: Work, tmp_path: Path, settings: str, said: str
+) -> None:
+    (tmp_path / "configured_app.py").write_text(CONFIGURED.format(settings=settings))
+    worker = work.start(app="configured_app", ready=False)
+    assert worker.wait(30) == 1
+    assert said in worker.log
 
 
 def test_a_delay_of_the_publisher_goes_straight_to_the_ladder(work: Work, tmp_path: Path) -> None:

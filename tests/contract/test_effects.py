@@ -1,0 +1,90 @@
+"""An effect and its key in one transaction, on a real Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from storage.claims import Claim
+from storage.settings import StorageSettings
+from storage.sync import Database as SyncDatabase
+from storage.sync import LoopThread
+from tests.support.claimed import a_claim, expire, over, running
+from tests.support.databases import Database
+from workers.child import Ticket
+from workers.effects import Once
+from workers.errors import AlreadyDone, LostClaimError
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def connection(database: Database) -> AsyncIterator[asyncpg.Connection]:
+    made = await asyncpg.connect(database.url)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def pool(database: Database) -> SyncDatabase:
+    settings = StorageSettings(_env_file=None, database_url=database.url)  # type: ignore[call-arg, arg-type]
+    return SyncDatabase(settings, LoopThread("claims"), "claims")
+
+
+MARK = "insert into redrive.sample_emails (email_key, state, job_id) values ($1, 'sent', $2)"
+
+
+def once(pool: SyncDatabase, claim: Claim) -> Once:
+    return Once(pool, "key", Ticket(claim.job_id, claim.token, claim.generation, claim.attempt))
+
+
+async def kept(connection: asyncpg.Connection) -> tuple[int, int]:
+    """Keys and rows of the business change."""
+    return (
+        await connection.fetchval("select count(*) from redrive.effects"),
+        await connection.fetchval("select count(*) from redrive.sample_emails"),
+    )
+
+
+async def test_an_effect_and_its_key_are_kept_once(
+    connection: asyncpg.Connection, pool: SyncDatabase
+) -> None:
+    held = await running(connection)
+    with once(pool, held) as tx:
+        tx.execute(MARK, "key", held.job_id)
+        tx.store({"answer": 1})
+    with pytest.raises(AlreadyDone) as done, once(pool, held) as tx:
+        tx.execute(MARK, "again", held.job_id)
+    assert done.value.result == {"answer": 1}
+    assert await kept(connection) == (1, 1)
+
+
+async def test_an_effect_whose_job_is_taken_over_meanwhile_is_not_kept(
+    connection: asyncpg.Connection, pool: SyncDatabase
+) -> None:
+    held = await running(connection)
+    await expire(connection, held)
+
+    async def lose_it_inside() -> None:
+        with once(pool, held) as tx:
+            tx.execute(MARK, "key", held.job_id)
+            assert await over(connection, a_claim(held.job_id), held.token)
+
+    with pytest.raises(LostClaimError):
+        await lose_it_inside()
+    assert await kept(connection) == (0, 0)
+
+
+async def test_an_effect_that_raises_is_not_kept(connection: asyncpg.Connection, pool: SyncDatabase) -> None:
+    held = await running(connection)
+
+    def fail_inside() -> None:
+        with once(pool, held) as tx:
+            tx.execute(MARK, "key", held.job_id)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_inside()
+    assert await kept(connection) == (0, 0)
