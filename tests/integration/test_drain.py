@@ -325,3 +325,24 @@ def test_copies_of_a_dead_jobs_message_are_one_death_and_settled_together(gravey
     late = graveyard.until_stored(4)[-1]
     assert (late["duplicate_of"], late["state"]) == (first["id"], "replayed")
     assert graveyard.job_row("job-1")["state"] == "QUEUED"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"task": "orders.place", "id": "a\x00b"}, b"[[], {}, {}]"),
+        ({"task": "orders.place", "id": "x" * 3_000}, b"[[], {}, {}]"),
+        ({}, rb'{"task": "orders.place", "id": "\ud800", "args": [], "kwargs": {}}'),
+        ({}, rb'{"task": "orders.place", "id": "a\u0000b", "args": [], "kwargs": {}}'),
+    ],
+)
+def test_an_id_that_no_job_can_have_is_a_fault_of_the_message_alone(
+    graveyard: Graveyard, headers: dict[str, str], body: bytes
+) -> None:
+    message = plain(body, content_type="application/json", content_encoding="utf-8", headers=headers)
+    graveyard.bury("orders", message)
+    graveyard.start()
+    (row,) = graveyard.until_stored(1)
+
+    assert (row["state"], row["reason"], row["job_id"]) == ("open", "malformed", None)
+    assert headers.items() <= graveyard.shown(row["id"])["headers"].items()
