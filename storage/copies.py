@@ -51,4 +51,6 @@ async def originals(
     rows = await connection.fetch(_ORIGINALS, *zip(*letters, strict=True))
     wanted = sorted({row["original"] for row in rows})
     stored = {row["id"]: Original(**dict(row)) for row in await connection.fetch(_STATES, wanted)}
-    return {row["letter"]: stored.get(row["original"], Original(row["original"])) for row in rows}
+    here = {id_: Original(id_) for id_, _, _ in letters}
+    known = here | stored  # an original that was deleted since is none
+    return {row["letter"]: known[row["original"]] for row in rows if row["original"] in known}
