@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -18,6 +17,7 @@ from storage.outbox import Batch, OutboxRow, Refused
 from storage.pool import Pool, borrow
 from storage.settings import StorageSettings
 from topology.address import AmqpAddress
+from topology.backoff import Backoff, Waiting
 from topology.broker_errors import BrokerError, ChannelClosed, NotPublishable
 from topology.broker_errors import Refused as RefusedByBroker
 from topology.connection import BrokerConnection
@@ -49,6 +49,8 @@ class Relay:
         self._wake = asyncio.Event()
         self._submitted = False
         self._stopping = False
+        self._backoff = Backoff(PAUSE_S)
+        self._waits: dict[str, Waiting] = {}
         self._backpressure = Backpressure(topology)
         self._link = BrokerLink(address, "redrive-api-depths", self._wake.set)
         self._publisher = Publisher(address, "redrive-api-relay", settings.publish_timeout_s, say=log.warning)
@@ -104,15 +106,30 @@ class Relay:
             try:
                 await self._drain(pool)
             except DatabaseAwayError as error:
-                log.warning("the outbox waits for the database: %s", error, extra={"action": "relay_waits"})
+                self._waits_for("the outbox's database", str(error))
             except BrokerError as error:
-                log.warning("the outbox waits for the broker: %s", error, extra={"action": "relay_waits"})
-            except DRIVER_ERRORS:  # such as a password that was changed: no reason to stop for good
-                log.exception("the outbox waits: the database refused", extra={"action": "relay_refused"})
+                self._waits_for("the outbox's broker", str(error))
+            except DRIVER_ERRORS as error:  # such as a password that was changed: no reason to stop for good
+                self._waits_for("the outbox's database", f"it refused: {type(error).__name__}: {error}")
             else:
                 continue
-            await asyncio.sleep(PAUSE_S * random.uniform(1, 2))  # noqa: S311 - jitter, not a secret
+            # Submissions wake it too, so the first pause is kept however many there are.
+            await asyncio.sleep(PAUSE_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._backoff.next_s()):
+                    await self._wake.wait()
             self._wake.set()
+
+    def _waits_for(self, what: str, reason: str) -> None:
+        if what not in self._waits:
+            self._waits[what] = Waiting(what, _say, asyncio.get_running_loop().time)
+        self._waits[what].failed(reason)
+
+    def _waits_no_more(self) -> None:
+        self._backoff.reset()
+        for waiting in self._waits.values():
+            waiting.over()
+        self._waits.clear()
 
     async def _drain(self, pool: Pool) -> None:
         """Publish until nothing is due. Raises DatabaseAwayError or BrokerError."""
@@ -133,6 +150,7 @@ class Relay:
                 undecided = await self._publish(batch, connection)
             if undecided is not None:
                 raise undecided.error
+            self._waits_no_more()
 
     async def _publish(self, batch: Batch, connection: BrokerConnection) -> Undecided | None:
         """Publish and settle a batch; the first row of which nothing is known, if any."""
@@ -167,6 +185,10 @@ class Relay:
         if isinstance(answer, Undecided) and isinstance(answer.error, ChannelClosed):
             return _refused(row, answer.error)
         return answer
+
+
+def _say(text: str) -> None:
+    log.warning(text, extra={"action": "relay_waits"})
 
 
 def _refused(row: OutboxRow, error: BrokerError) -> Refused:

@@ -15,7 +15,7 @@ class ApiSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="REDRIVE_API_", env_file=".env", extra="ignore", frozen=True)
 
-    docs: bool = Field(default=True, description="serve /docs and /openapi.json, without a key")
+    docs: bool = Field(default=False, description="serve /docs and /openapi.json, without a key")
     metrics_public: bool = Field(default=False, description="serve /metrics without a key")
     # In the message a character may take three times its bytes (as escapes), and RabbitMQ 4 takes 16 MiB.
     body_limit: int = Field(

@@ -74,6 +74,8 @@ class Stack:
             "REDRIVE_AMQP_URL": urls.amqp,
             "REDRIVE_MANAGEMENT_URL": urls.management,
             "REDRIVE_DATABASE_URL": urls.database,
+            # Here to be looked at, and on loopback alone.
+            "REDRIVE_API_DOCS": "true",
         }
         stack = cls(run, urls, cwd, say, settings, topology, api_url=api)
         if not settings.get("REDRIVE_THIRD_PARTY_URL"):

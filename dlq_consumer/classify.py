@@ -53,7 +53,7 @@ def classify(reading: Reading, job: JobFacts | None, *, topology: Topology, now:
         identity=reading.identity,
         has_identity=reading.has_identity,
         message_id=_name(reading.properties.text("message_id")),
-        job_id=_name(reading.job_id),
+        job_id=reading.job_id,
         generation=reading.attempt.generation if reading.attempt else None,
         attempt=reading.attempt.attempt if reading.attempt else None,
         task=task,

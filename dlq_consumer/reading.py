@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from storage.text import safe_text
 from topology import delivery as task_delivery
 from topology.channel import Delivery
 from topology.deaths import Death, deaths
@@ -14,6 +15,8 @@ from topology.delivery import Refusal, TaskMessage, check_delivery
 from topology.headers import ATTEMPT, REPLAY, Attempt, parse_attempt
 from topology.identity import has_identity, letter_key
 from topology.wire import MalformedProperties, Properties, split
+
+MAX_ID = 255
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,10 @@ class Reading:
 
     @property
     def job_id(self) -> str | None:
-        """The task id, for what names a task."""
-        return self.checked.id if self.checked is not None and self.checked.task else None
+        """The task id, for what names a task: None also for one that no job row can have."""
+        if self.checked is None or not self.checked.task or not self.checked.id:
+            return None
+        return self.checked.id if safe_text(self.checked.id, MAX_ID) == self.checked.id else None
 
 
 def read(

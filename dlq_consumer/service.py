@@ -18,8 +18,9 @@ from dlq_consumer.drain import QueueDrain
 from dlq_consumer.intake import Intake
 from dlq_consumer.replaying import ReplayExecutor
 from dlq_consumer.waiting import event_or_timeout
+from storage.abandoned import bury_abandoned
 from storage.errors import DatabaseAwayError, translate
-from storage.intake import AlertPolicy, bury_abandoned
+from storage.intake import AlertPolicy
 from storage.pool import Pool, open_pool, wait_for_database
 from storage.sessions import Locks, open_locks
 from storage.settings import StorageSettings

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
-from storage import alerts, groups, sessions
+from storage import alerts, copies, groups, sessions
+from storage.abandoned import END_ATTEMPTS
+from storage.copies import Original
 from storage.errors import DRIVER_ERRORS, StorageError, translate
 from storage.groups import Group
 from storage.pool import AnyConnection, Pool, watched
@@ -36,14 +38,14 @@ _COLUMNS = {
     "job_id": "text", "generation": "integer", "attempt": "integer", "task": "text",
     "exception_type": "text", "replay_token": "text", "dead_at": "timestamptz",
 }  # fmt: skip
-_ARRAYS = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(_COLUMNS.values(), start=5))
+_ARRAYS = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(_COLUMNS.values(), start=6))
 _INSERT = f"""
 INSERT INTO redrive.dead_letters
-    (session_id, id, fingerprint, possible_duplicate, {", ".join(_COLUMNS)}, body_size)
+    (session_id, id, fingerprint, possible_duplicate, duplicate_of, {", ".join(_COLUMNS)}, body_size)
 OVERRIDING SYSTEM VALUE
 SELECT $1, t.*, octet_length(t.body)
-FROM unnest($2::bigint[], $3::text[], $4::boolean[], {_ARRAYS})
-    AS t (id, fingerprint, possible_duplicate, {", ".join(_COLUMNS)})
+FROM unnest($2::bigint[], $3::text[], $4::boolean[], $5::bigint[], {_ARRAYS})
+    AS t (id, fingerprint, possible_duplicate, duplicate_of, {", ".join(_COLUMNS)})
 """  # noqa: S608 - column names from above
 _LOCK_JOBS = "SELECT id FROM redrive.jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE"
 _LINK = """
@@ -52,7 +54,7 @@ FROM unnest($1::text[], $2::integer[], $3::bigint[]) AS l (job_id, generation, i
 WHERE j.id = l.job_id AND j.state = 'DEAD' AND j.letter_id IS NULL AND j.generation = l.generation
 """
 # A job that waits for this message, or for an earlier one, waits in vain. One that runs is left to its
-# worker while the lease lives: see `bury_abandoned`.
+# worker while the lease lives: see `abandoned.bury`.
 _BURY = """
 UPDATE redrive.jobs j
 SET state = 'DEAD', reason = l.reason, error = l.error, letter_id = l.id, finished_at = now(),
@@ -62,20 +64,6 @@ FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::integer[], $5::text[], 
 WHERE j.id = l.job_id
   AND (j.state IN ('PENDING', 'QUEUED', 'RETRYING') AND (j.generation, j.attempt) <= (l.generation, l.attempt)
        OR j.state = 'RUNNING' AND j.lease_until < now() AND j.generation <= l.generation)
-"""
-_END_ATTEMPTS = """
-UPDATE redrive.attempts a SET outcome = 'lost', reason = j.reason, ended_at = now()
-FROM redrive.jobs j
-WHERE j.id = ANY($1::text[]) AND j.state = 'DEAD' AND a.job_id = j.id AND a.outcome = 'running'
-"""
-_ABANDONED = """
-UPDATE redrive.jobs j
-SET state = 'DEAD', reason = l.reason, error = coalesce(l.detail, l.reason), letter_id = l.id,
-    finished_at = now(), claim = NULL, worker = NULL, lease_until = NULL, lease_cap = NULL
-FROM redrive.dead_letters l
-WHERE j.state = 'RUNNING' AND j.lease_until < now() - make_interval(secs => $1)
-  AND l.job_id = j.id AND l.state = 'open' AND j.generation <= coalesce(l.generation, 1)
-RETURNING j.id
 """
 # Its coming back proves that it was sent, whatever the executor could still write down.
 _DIED_AGAIN = """
@@ -183,10 +171,14 @@ class Batch:
         if not kept:
             return Intake(0, len(letters), (), 0)
         ids = [int(row["id"]) for row in await self._connection.fetch(_NEXT_IDS, len(kept))]
-        sightings = await self._count(kept, policy)
-        await self._insert(kept, ids, earlier)
-        raised = await self._alert(kept, ids, sightings, policy)
         await self._settle_jobs(kept, ids)
+        of_jobs = [(id_, n.job_id, n.generation or 1) for n, id_ in zip(kept, ids, strict=True) if n.job_id]
+        originals = await copies.originals(self._connection, of_jobs)
+        # A copy tells nothing new: it neither counts in its group nor raises an alert.
+        news = {id_: letter for letter, id_ in zip(kept, ids, strict=True) if id_ not in originals}
+        sightings = await self._count(list(news.values()), policy)
+        await self._insert(dict(zip(ids, kept, strict=True)), originals, earlier)
+        raised = await self._alert(news, sightings, policy)
         await self._settle_replays(kept, ids)
         new = tuple(sighting.fingerprint for sighting in sightings if sighting.is_new)
         return Intake(len(kept), len(letters) - len(kept), new, raised)
@@ -195,21 +187,29 @@ class Batch:
         numbers = Counter(letter.group for letter in letters)
         return await groups.count(self._connection, list(numbers.items()), silence_s=policy.silence_s)
 
-    async def _insert(self, letters: Sequence[NewLetter], ids: list[int], earlier: set[bytes]) -> None:
-        columns = [[getattr(letter, name) for letter in letters] for name in _COLUMNS]
-        prints = [letter.group.fingerprint for letter in letters]
-        doubtful = [letter.identity in earlier for letter in letters]
-        await self._connection.execute(_INSERT, self._session.id, ids, prints, doubtful, *columns)
+    async def _insert(
+        self, letters: dict[int, NewLetter], originals: dict[int, Original], earlier: set[bytes]
+    ) -> None:
+        rows = [
+            _as_copy(id_, letter, originals, letters) if id_ in originals else (letter, None)
+            for id_, letter in letters.items()
+        ]
+        columns = [[getattr(letter, name) for letter, _ in rows] for name in _COLUMNS]
+        prints = [letter.group.fingerprint for letter, _ in rows]
+        doubtful = [of is not None or letter.identity in earlier for letter, of in rows]
+        copies_of = [of for _, of in rows]
+        await self._connection.execute(
+            _INSERT, self._session.id, list(letters), prints, doubtful, copies_of, *columns
+        )
 
     async def _alert(
         self,
-        letters: Sequence[NewLetter],
-        ids: list[int],
+        letters: dict[int, NewLetter],
         sightings: Sequence[groups.Sighting],
         policy: AlertPolicy,
     ) -> int:
         first: dict[str, int] = {}
-        for letter, id_ in zip(letters, ids, strict=True):
+        for id_, letter in letters.items():
             first.setdefault(letter.group.fingerprint, id_)
         found: list[tuple[str, alerts.AlertKind, int]] = [
             (seen.fingerprint, "first_seen" if seen.is_new else "seen_again", first[seen.fingerprint])
@@ -236,7 +236,7 @@ class Batch:
         errors = [ended[job][0].detail or ended[job][0].reason for job in jobs]
         await self._connection.execute(_LINK, jobs, generations, letter_ids)
         await self._connection.execute(_BURY, jobs, generations, letter_ids, attempts, reasons, errors)
-        await self._connection.execute(_END_ATTEMPTS, jobs)
+        await self._connection.execute(END_ATTEMPTS, jobs)
 
     async def _settle_replays(self, letters: Sequence[NewLetter], ids: list[int]) -> None:
         back = [
@@ -246,6 +246,16 @@ class Batch:
         ]
         if back:
             await self._connection.execute(_DIED_AGAIN, *zip(*back, strict=True))
+
+
+def _as_copy(
+    id_: int, letter: NewLetter, originals: dict[int, Original], batch: dict[int, NewLetter]
+) -> tuple[NewLetter, int]:
+    """The letter in the state and the group of the one it is a copy of, and the id of that."""
+    of = originals[id_]
+    state = letter.state if of.state is None else of.state
+    print_ = batch[of.id].group.fingerprint if of.fingerprint is None else of.fingerprint
+    return replace(letter, state=state, group=replace(letter.group, fingerprint=print_)), of.id
 
 
 @asynccontextmanager
@@ -266,17 +276,3 @@ async def open_batch(pool: Pool, session: Session, *, timeout_s: float = 30.0) -
                         yield Batch(connection, session)
     except DRIVER_ERRORS as error:
         raise RefusedError(f"{type(error).__name__}: {error}") from error
-
-
-async def bury_abandoned(pool: Pool, *, grace_s: float = 60.0) -> list[str]:
-    """Jobs whose worker was lost while their message was dead-lettered by the broker: DEAD now. Their ids.
-
-    Args:
-        grace_s: time after the end of the lease for a message that is not dead to be delivered again.
-    """
-    with translate("look for abandoned jobs"):
-        async with pool.acquire() as connection, connection.transaction():
-            jobs = [str(row["id"]) for row in await connection.fetch(_ABANDONED, grace_s)]
-            if jobs:
-                await connection.execute(_END_ATTEMPTS, jobs)
-            return jobs

@@ -21,8 +21,9 @@ MAX_PAGE = 1_000
 
 _LETTER = """
 SELECT l.id, l.dlq, l.queue, l.target, l.reason, l.detail, l.state, l.properties, l.exchange, l.routing_key,
-       l.body_sha256, l.body_size, l.possible_duplicate, l.message_id, l.job_id, l.generation, l.attempt,
-       l.task, l.exception_type, l.fingerprint, l.replay_token, l.dead_at, l.stored_at
+       l.body_sha256, l.body_size, l.possible_duplicate, l.duplicate_of, l.message_id, l.job_id,
+       l.generation, l.attempt, l.task, l.exception_type, l.fingerprint, l.replay_token, l.dead_at,
+       l.stored_at
 FROM redrive.dead_letters l
 """
 _PAGE = (
@@ -83,6 +84,7 @@ class Letter:
     body_sha256: bytes
     body_size: int
     possible_duplicate: bool
+    duplicate_of: int | None
     message_id: str | None
     job_id: str | None
     generation: int | None
@@ -113,6 +115,7 @@ class Letter:
             "body_sha256": self.body_sha256.hex(),
             "body_size": self.body_size,
             "possible_duplicate": self.possible_duplicate,
+            "duplicate_of": self.duplicate_of,
             "dead_at": shown_time(self.dead_at),
             "stored_at": shown_time(self.stored_at),
             "deaths": deaths,

@@ -16,7 +16,7 @@ SELECT queue, count(*) AS messages, count(*) FILTER (WHERE last_error IS NOT NUL
 FROM redrive.outbox GROUP BY queue ORDER BY queue
 """
 LETTERS = """
-SELECT queue, reason, state, count(*) AS letters FROM redrive.dead_letters
+SELECT queue, reason, state, count(*) AS letters FROM redrive.dead_letters WHERE duplicate_of IS NULL
 GROUP BY queue, reason, state ORDER BY queue, reason, state
 """
 OPEN_GROUPS = """
@@ -45,6 +45,8 @@ class OutboxCount:
 
 @dataclass(frozen=True)
 class LetterCount:
+    """Duplicates are not counted: one death, one letter."""
+
     queue: str
     reason: str
     state: str

@@ -217,9 +217,10 @@ async def _fail(connection: AnyConnection, token: str, why: str) -> None:
     item = await connection.fetchrow(_FAILED, token, safe_text(why, 1_000))
     if item is None:
         return
-    await connection.execute(_REOPEN, item["letter_id"])
+    # The job before the letter: in this order whoever stores letters locks them.
     if item["generation"] is not None:
         await connection.execute(_BURY_AGAIN, item["letter_id"], item["generation"])
+    await connection.execute(_REOPEN, item["letter_id"])
 
 
 async def decide(pool: Pool, *, foreign_after_s: float) -> None:

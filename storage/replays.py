@@ -19,7 +19,7 @@ CHANNEL = "redrive_replays"
 MAX_LETTERS = 100_000
 
 _LETTERS = """
-SELECT l.id, l.state, l.target, l.job_id, j.state AS job_state
+SELECT l.id, l.state, l.target, l.job_id, l.duplicate_of, j.state AS job_state
 FROM redrive.dead_letters l LEFT JOIN redrive.jobs j ON j.id = l.job_id
 WHERE l.id = ANY($1::bigint[]) ORDER BY l.id FOR UPDATE OF l
 """
@@ -210,6 +210,8 @@ async def _refuse_unfit(
 
 
 def _unfit(row: asyncpg.Record) -> str | None:
+    if row["duplicate_of"] is not None:
+        return f"it is a duplicate of letter {row['duplicate_of']}: replay that one"
     if row["state"] != "open":
         return f"its state is {row['state']}; only open letters are replayed"
     if row["target"] is None:

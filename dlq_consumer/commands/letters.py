@@ -66,8 +66,10 @@ def show(load: Load, letter_id: int, as_json: bool) -> None:
 
 def _row(letter: Letter) -> tuple[object, ...]:
     dead_at = letter.dead_at.isoformat(timespec="seconds") if letter.dead_at else None
+    of = letter.duplicate_of
+    state = letter.state if of is None else f"{letter.state}, duplicate of {of}"
     return (
-        letter.id, letter.queue, letter.reason, letter.state, letter.task, letter.job_id,
+        letter.id, letter.queue, letter.reason, state, letter.task, letter.job_id,
         letter.exception_type, dead_at,
     )  # fmt: skip
 
@@ -76,7 +78,7 @@ def _print(shown: dict[str, Any]) -> None:
     names = (
         "id", "queue", "dead_letter_queue", "target", "reason", "detail", "state", "task", "job_id",
         "message_id", "group", "dead_at", "stored_at", "body_size", "body_sha256",
-        "possible_duplicate", "replay_of",
+        "possible_duplicate", "duplicate_of", "replay_of",
     )  # fmt: skip
     printing.fields([(name, shown[name]) for name in names if shown[name] is not None])
     if shown["job"]:

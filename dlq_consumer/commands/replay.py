@@ -83,7 +83,7 @@ def replays(load: Load, replay_id: str | None, limit: int, as_json: bool) -> Non
 
 
 async def _settled(pool: Pool, plan: Replay, timeout_s: float) -> Replay:
-    """The plan once each letter's fate is known, or as it is when the time is up."""
+    """The plan once it is closed, or but for letters that are no jobs; as it is when the time is up."""
     loop = asyncio.get_running_loop()
     start = loop.time()
     hinted = False
@@ -91,7 +91,11 @@ async def _settled(pool: Pool, plan: Replay, timeout_s: float) -> Replay:
         plan = await plans.get(pool, plan.id)
         items = plan.items or ()
         waited_s = loop.time() - start
-        if all(item.decided or (item.state == "published" and not item.is_job) for item in items):
+        # What is no job of ours has no row to tell its fate: it is sent, and stays undecided for long.
+        foreign = [
+            item for item in items if item.state == "published" and not item.decided and not item.is_job
+        ]
+        if plan.state != "running" or (foreign and all(item.decided or item in foreign for item in items)):
             return plan
         if waited_s >= timeout_s:
             click.echo(f"dlq: not settled after {timeout_s:g} s; see: dlq replays {plan.id}", err=True)

@@ -46,6 +46,8 @@ CREATE TABLE redrive.dead_letters (
     identity       bytea NOT NULL,
     has_identity   boolean NOT NULL,
     possible_duplicate boolean NOT NULL DEFAULT false,
+    -- The first letter of the same death of the same job. State and group are those of that one.
+    duplicate_of   bigint REFERENCES redrive.dead_letters (id),
     message_id     text,
     job_id         text,
     generation     integer, -- of the job, and its attempt: as the message says, null when it does not
@@ -63,6 +65,16 @@ CREATE INDEX dead_letters_open ON redrive.dead_letters (id) WHERE state IN ('ope
 CREATE INDEX dead_letters_group ON redrive.dead_letters (fingerprint, id);
 CREATE INDEX dead_letters_job ON redrive.dead_letters (job_id) WHERE job_id IS NOT NULL;
 CREATE INDEX dead_letters_replay_token ON redrive.dead_letters (replay_token) WHERE replay_token IS NOT NULL;
+CREATE INDEX dead_letters_duplicates ON redrive.dead_letters (duplicate_of) WHERE duplicate_of IS NOT NULL;
+
+CREATE FUNCTION redrive.settle_duplicates() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE redrive.dead_letters SET state = NEW.state WHERE duplicate_of = NEW.id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER dead_letters_settle_duplicates AFTER UPDATE OF state ON redrive.dead_letters
+    FOR EACH ROW WHEN (NEW.duplicate_of IS NULL AND OLD.state <> NEW.state)
+    EXECUTE FUNCTION redrive.settle_duplicates();
 
 CREATE TABLE redrive.alerts (
     id            uuid PRIMARY KEY DEFAULT gen_random_uuid(),

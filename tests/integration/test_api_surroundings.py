@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.databases import Database
 from tests.support.processes import Processes
+from tests.support.proxy import TcpProxy
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 from tests.unit.test_api_doors import DOCS, OPEN, application, routes
@@ -81,7 +82,7 @@ def test_keys_are_listed_without_the_key_and_a_name_is_given_once(stack: Stack) 
 
 def test_queues_job_types_health_and_metrics_show_what_is_there(stack: Stack) -> None:
     stack.apply_topology()
-    stack.start_api()
+    stack.start_api(REDRIVE_API_DOCS="true")
     for number in range(3):
         stack.submit("payments.charge_order", CHARGE, f"k{number}")
     stack.publish("payments.dlq", b"x")
@@ -163,3 +164,13 @@ def test_an_unmigrated_database_is_waited_for_and_the_command_is_told(
     process.wait_for_log("Run: storage migrate")
     process.terminate()
     assert "Application shutdown complete" in process.log
+
+
+def test_an_outbox_without_its_database_says_so_and_when_it_is_back(stack: Stack) -> None:
+    stack.apply_topology()
+    with TcpProxy(stack.database.url) as database:
+        api = stack.start_api(REDRIVE_DATABASE_URL=database.url, REDRIVE_API_DATABASE_TIMEOUT_S="1")
+        database.refuse()
+        api.wait_for_log("waiting for the outbox's database", 15)
+        database.resume()
+        api.wait_for_log("connected to the outbox's database", 15)

@@ -186,3 +186,24 @@ def test_json_lists_are_one_object_a_line(graveyard: Graveyard) -> None:
     graveyard.until_stored(2)
     lines = graveyard.dlq("list", "--json").stdout.splitlines()
     assert [json.loads(line)["message_id"] for line in lines] == ["2", "1"]
+
+
+def test_a_replay_is_printed_when_it_is_closed(graveyard: Graveyard) -> None:
+    graveyard.failed_job("job-1", "Traceback: no")
+    graveyard.bury("orders", order("job-1"))
+    # Settled at once, by a worker as quick as can be: the plan is closed in a step of its own.
+    graveyard.database.execute(
+        "create function at_once() returns trigger language plpgsql as $$ begin"
+        " update redrive.jobs set state = 'SUCCEEDED' where state = 'QUEUED'; return null; end $$"
+    )
+    graveyard.database.execute(
+        "create trigger at_once after update on redrive.replay_items for each row"
+        " when (new.state = 'published' and new.outcome is null) execute function at_once()"
+    )
+    graveyard.start()
+    (letter,) = graveyard.until_stored(1)
+    done = graveyard.dlq("replay", str(letter["id"]), "--json")
+
+    plan = json.loads(done.stdout)
+    assert (done.returncode, plan["state"], plan["items"][0]["outcome"]) == (0, "done", "succeeded")
+    assert plan["finished_at"] is not None

@@ -295,3 +295,54 @@ def test_a_running_job_is_left_to_its_worker_until_that_is_gone(graveyard: Grave
     row = graveyard.job_row("job-1")
     assert (row["reason"], row["letter_id"], row["claim"]) == ("rejected", letter["id"], None)
     assert graveyard.database.value("select outcome from redrive.attempts") == "lost"
+
+
+def test_copies_of_a_dead_jobs_message_are_one_death_and_settled_together(graveyard: Graveyard) -> None:
+    graveyard.failed_job("job-1", TRACEBACK)
+    for _ in range(2):  # of one batch, since nothing drains yet
+        graveyard.bury("orders", order("job-1"))
+    graveyard.start()
+    graveyard.until_stored(2)
+    graveyard.bury("orders", order("job-1"))
+    first, *others = graveyard.until_stored(3)
+
+    assert (first["duplicate_of"], graveyard.job_row("job-1")["letter_id"]) == (None, first["id"])
+    assert [(row["duplicate_of"], row["possible_duplicate"]) for row in others] == [(first["id"], True)] * 2
+    assert graveyard.database.value("select letters from redrive.groups") == 1
+    assert graveyard.database.value("select count(*) from redrive.alerts") == 1
+    assert "duplicate of" in graveyard.dlq("list").stdout
+    refused = graveyard.dlq("replay", str(others[0]["id"]))
+    assert (refused.returncode, f"duplicate of letter {first['id']}" in refused.stderr) == (1, True)
+
+    assert graveyard.dlq("replay", str(first["id"]), "--no-wait").returncode == 0
+    eventually(lambda: graveyard.depth("orders") == 1, 10, "the job is sent out again")
+    eventually(
+        lambda: [row["state"] for row in graveyard.letters()] == ["replayed"] * 3, 10, "all three are settled"
+    )
+    # A copy that comes late is settled too: nothing is left to be done about that death.
+    graveyard.publish("mails", order("job-1"))
+    graveyard.reject("mails")
+    late = graveyard.until_stored(4)[-1]
+    assert (late["duplicate_of"], late["state"]) == (first["id"], "replayed")
+    assert graveyard.job_row("job-1")["state"] == "QUEUED"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"task": "orders.place", "id": "a\x00b"}, b"[[], {}, {}]"),
+        ({"task": "orders.place", "id": "x" * 3_000}, b"[[], {}, {}]"),
+        ({}, rb'{"task": "orders.place", "id": "\ud800", "args": [], "kwargs": {}}'),
+        ({}, rb'{"task": "orders.place", "id": "a\u0000b", "args": [], "kwargs": {}}'),
+    ],
+)
+def test_an_id_that_no_job_can_have_is_a_fault_of_the_message_alone(
+    graveyard: Graveyard, headers: dict[str, str], body: bytes
+) -> None:
+    message = plain(body, content_type="application/json", content_encoding="utf-8", headers=headers)
+    graveyard.bury("orders", message)
+    graveyard.start()
+    (row,) = graveyard.until_stored(1)
+
+    assert (row["state"], row["reason"], row["job_id"]) == ("open", "malformed", None)
+    assert headers.items() <= graveyard.shown(row["id"])["headers"].items()

@@ -48,6 +48,7 @@ def test_it_can_be_used_and_ends_when_a_process_dies(
         key = {"Authorization": f"Bearer {given['REDRIVE_KEY']}"}
         answer = httpx.get(f"{given['REDRIVE_URL']}/job-types", headers=key, trust_env=False)
         assert answer.status_code == 200
+        assert httpx.get(f"{given['REDRIVE_URL']}/docs", trust_env=False).status_code == 200
     finally:
         api = [each for each in servers.run.state.processes if each.name == "api"]
         for process in api:

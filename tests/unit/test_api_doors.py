@@ -54,7 +54,7 @@ def _flat(found: list[BaseRoute]) -> Iterator[BaseRoute]:
 
 @pytest.mark.anyio
 async def test_every_route_but_health_and_docs_is_refused_without_a_key() -> None:
-    app = application()
+    app = application(docs=True)
     found = list(routes(app))
     assert {path for _, path in found} >= {*app.openapi()["paths"], "/jobs", "/metrics"}
     transport = httpx.ASGITransport(app)
@@ -82,9 +82,9 @@ async def test_what_is_no_bearer_key_is_refused(value: str) -> None:
 
 
 def test_docs_and_metrics_follow_their_switches() -> None:
-    closed = {path for _, path in routes(application(docs=False))}
+    closed = {path for _, path in routes(application())}
     assert not closed & DOCS
-    assert {path for _, path in routes(application())} >= DOCS
+    assert {path for _, path in routes(application(docs=True))} >= DOCS
 
 
 @pytest.mark.anyio
