@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,14 @@ from tests.support.processes import Processes
 from tests.support.proxy import TcpProxy
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
-from tests.support.work import Work
+from tests.support.work import TIME_SCALE, Work
+from topology.address import AmqpAddress
+from topology.declare import apply, connection
+from topology.entities import compile_topology
+from topology.headers import DUE
+from topology.messages import task_message
+from topology.names import step
+from topology.wire import RawProperties, split
 
 
 @pytest.fixture
@@ -79,8 +87,8 @@ def test_a_cut_broker_connection_is_survived_and_nothing_runs_twice(work: Work, 
     worker = work.start()
     jobs = [work.submit("t.mark", key=f"k{n}", seconds=0.3, path=str(path)) for n in range(20)]
     eventually(lambda: len(runs(path)) >= 4, 20, "jobs run")
-    for connection in work.vhost.management.get(f"/api/vhosts/{work.vhost.vhost}/connections").json():
-        work.vhost.management.delete(f"/api/connections/{connection['name']}")
+    for opened in work.vhost.management.get(f"/api/vhosts/{work.vhost.vhost}/connections").json():
+        work.vhost.management.delete(f"/api/connections/{opened['name']}")
     for job in jobs:
         assert work.result(job) == "done"
     assert set(runs(path).values()) == {1}
@@ -172,3 +180,62 @@ def test_retries_survive_a_broker_that_is_away(work: Work, proxy: Callable[..., 
         work.until(job, "SUCCEEDED", 60)
         assert [attempt["outcome"] for attempt in work.attempts(job)] == ["retry", "retry", "succeeded"]
     assert work.letters() == []
+
+
+def test_a_lease_is_renewed_while_its_job_runs(work: Work, tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    first = work.start(REDRIVE_WORKER_LEASE_S="1.5", REDRIVE_WORKER_RENEW_S="0.5")
+    job = work.submit("t.mark", key="k", seconds=5.0, path=str(path))
+    eventually(lambda: runs(path)[job] == 1, 20, "the job runs")
+    work.send("t.mark", job, key="k", seconds=5.0, path=str(path))
+    assert work.result(job) == "done"
+    first.wait_for_log("duplicate acked", 20)
+    assert runs(path)[job] == 1
+    assert work.job(job)["crashes"] == 0
+
+
+def test_a_retry_that_cannot_be_published_is_not_acked_and_the_job_goes_on(work: Work) -> None:
+    from tests.support.worker_jobs import QUEUE, TOPOLOGY
+
+    top = step("work", QUEUE.ladder, QUEUE.ladder.steps - 1)
+    address = AmqpAddress.parse(work.vhost.amqp_url)
+    first = work.start()
+    with connection(address, "test") as opened:
+        opened.channel().exchange_delete(top)
+    job = work.submit("t.retry_after", seconds=75.0)  # 15 s
+    work.until(job, "RETRYING")
+    first.wait_for_log("action=ladder_publish_failed")
+    eventually(lambda: (work.vhost.queue("work") or {}).get("messages_unacknowledged") == 1, 20, "unacked")
+    first.kill_group()
+    apply(address, compile_topology(TOPOLOGY, TIME_SCALE))
+    work.start()
+    assert work.result(job) == "came back with -1"
+    assert [attempt["outcome"] for attempt in work.attempts(job)] == ["retry", "succeeded"]
+    assert work.letters() == []
+
+
+def test_nothing_is_consumed_while_postgres_is_away(work: Work, proxy: Callable[..., TcpProxy]) -> None:
+    through = proxy(work.database.url)
+    worker = work.start(REDRIVE_DATABASE_URL=through.url)
+
+    def consumers(count: int) -> bool:
+        return bool((work.vhost.queue("work") or {}).get("consumers") == count)
+
+    eventually(lambda: consumers(1), 20, "it consumes")
+    through.refuse()
+    job = work.submit("t.add", x=1, y=1)  # an idle worker asks nothing of the database
+    worker.wait_for_log("consuming nothing")
+    eventually(lambda: consumers(0), 20, "it consumes nothing")
+    through.resume()
+    eventually(lambda: consumers(1), 20, "it consumes again")
+    assert work.result(job) == 2
+
+
+def test_a_message_that_is_not_due_waits_in_the_broker(work: Work) -> None:
+    work.start()
+    due = time.time() + 3
+    message = task_message("due", "t.add", {"x": 1, "y": 1})
+    properties = split(message.properties).with_header(DUE, int(due * 1000))
+    work.publish(message.body, RawProperties(properties.encode()))
+    assert work.result("due") == 2
+    assert due <= work.attempts("due")[0]["started_at"].timestamp() <= due + 1.5
