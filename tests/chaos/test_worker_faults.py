@@ -185,6 +185,7 @@ def test_retries_survive_a_broker_that_is_away(work: Work, proxy: Callable[..., 
 def test_a_lease_is_renewed_while_its_job_runs(work: Work, tmp_path: Path) -> None:
     path = tmp_path / "runs"
     first = work.start(REDRIVE_WORKER_LEASE_S="1.5", REDRIVE_WORKER_RENEW_S="0.5")
+    work.result(work.submit("t.add", x=1, y=1))  # from now on with the full window
     job = work.submit("t.mark", key="k", seconds=5.0, path=str(path))
     eventually(lambda: runs(path)[job] == 1, 20, "the job runs")
     work.send("t.mark", job, key="k", seconds=5.0, path=str(path))
