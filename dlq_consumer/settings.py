@@ -17,8 +17,20 @@ class ConsumerSettings(BaseSettings):
     batch_letters: int = Field(default=250, ge=1, le=5_000, description="letters per transaction at most")
     batch_ms: int = Field(default=50, ge=0, le=5_000, description="wait for a batch to fill")
     foreign_outcome_s: float = Field(
-        default=600.0, gt=0, description="after that the outcome of a replayed message not ours is unknown"
+        default=600.0,
+        gt=0,
+        le=604_800,
+        description="after that the outcome of a replayed message not ours is unknown",
     )
+
+    @model_validator(mode="after")
+    def _can_fill_a_batch(self) -> Self:
+        if self.batch_letters > self.prefetch:
+            raise ValueError(
+                f"REDRIVE_DLQ_BATCH_LETTERS is {self.batch_letters}; it must not be over "
+                f"REDRIVE_DLQ_PREFETCH ({self.prefetch})"
+            )
+        return self
 
 
 class AlertSettings(BaseSettings):
@@ -31,7 +43,7 @@ class AlertSettings(BaseSettings):
     webhook_url: SecretStr | None = Field(default=None, description="gets a signed POST for each alert")
     webhook_secret: SecretStr | None = Field(default=None, description="key of the signature")
     silence_seconds: float = Field(
-        default=3600.0, gt=0, description="after so long without a letter a group alerts again"
+        default=3600.0, gt=0, le=31_536_000, description="after so long without a letter a group alerts again"
     )
     timeout_s: float = Field(default=10.0, gt=0, le=60, description="for one delivery")
 

@@ -44,7 +44,7 @@ async def open_pool(
     waits = {} if lock_timeout_s is None else {"lock_timeout": f"{lock_timeout_s * 1000:.0f}ms"}
     pool: asyncpg.Pool = await asyncpg.create_pool(
         settings.dsn,
-        min_size=min(settings.database_pool_min, settings.database_pool_max),
+        min_size=settings.database_pool_min,
         max_size=settings.database_pool_max,
         timeout=settings.database_timeout_s,
         server_settings={"application_name": name} | waits,

@@ -28,6 +28,8 @@ class StorageSettings(BaseSettings):
     @classmethod
     def _is_a_postgres_url(cls, value: SecretStr) -> SecretStr:
         url = PostgresDsn(value.get_secret_value())
+        if url.scheme not in ("postgresql", "postgres"):  # SQLAlchemy's scheme+driver is not asyncpg's
+            raise ValueError(f"the scheme is {url.scheme}; it must be postgresql")
         if not url.path or url.path == "/":
             raise ValueError("names no database: it should end in /<database>")
         return value

@@ -28,10 +28,15 @@ class WorkerSettings(BaseSettings):
     renew_s: float = Field(default=10, gt=0, le=1200, description="and is renewed so often")
     crash_bound: int = Field(default=3, ge=1, le=100, description="attempts that may end in a lost process")
     batch_ms: float = Field(default=2, ge=0, le=1000, description="claims and completions gather so long")
-    soft_time_limit_s: float = Field(default=840, gt=0, description="default soft limit of a task")
-    time_limit_s: float = Field(default=900, gt=0, description="default hard limit of a task")
+    soft_time_limit_s: float = Field(
+        default=840, gt=0, le=604_800, description="default soft limit of a task"
+    )
+    time_limit_s: float = Field(default=900, gt=0, le=604_800, description="default hard limit of a task")
     patience_s: float = Field(
-        default=5, gt=0, description="with Postgres away, unclaimed messages go to the ladder after so long"
+        default=5,
+        gt=0,
+        le=3600,
+        description="with Postgres away, unclaimed messages go to the ladder after so long",
     )
 
     @model_validator(mode="after")

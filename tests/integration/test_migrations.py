@@ -59,7 +59,7 @@ def test_a_schema_of_the_next_release_is_no_obstacle(database: Database) -> None
     assert storage(database, "check").returncode == 0
 
 
-@pytest.mark.parametrize("url", ["", "mysql://h/x", "postgresql://h"])
+@pytest.mark.parametrize("url", ["", "mysql://h/x", "postgresql://h", "postgresql+psycopg2://h/x"])
 def test_a_wrong_url_is_named(empty_database: Database, url: str) -> None:
     refused = storage(empty_database, "migrate", REDRIVE_DATABASE_URL=url)
 
