@@ -85,11 +85,15 @@ class Completion:
 
 @dataclass(frozen=True)
 class Fate:
-    """What the job row says after a completion was recorded; `attempt` is the one that waits, if any."""
+    """What the job row says after a change; `attempt` is the one that waits or runs, if any.
+
+    `crashes` is told by a takeover only.
+    """
 
     state: str
     generation: int
     attempt: int
+    crashes: int = 0
 
 
 async def claim(
@@ -157,7 +161,7 @@ async def take_over(
             lease_s,
             timeout=TIMEOUT_S,
         )
-    return Fate(row["state"], row["generation"], row["attempt"]) if row else None
+    return Fate(row["state"], row["generation"], row["attempt"], row["crashes"]) if row else None
 
 
 async def believe(connection: asyncpg.Connection, new: Claim, *, worker: str, lease_s: float) -> bool:

@@ -76,7 +76,7 @@ WITH lost AS (
         error = CASE WHEN lost.dead THEN 'the worker was lost; crashed attempts: ' || (j.crashes + 1) END,
         finished_at = CASE WHEN lost.dead THEN now() END
     FROM lost WHERE j.id = lost.id
-    RETURNING j.id, j.state, j.generation, j.attempt, lost.begun
+    RETURNING j.id, j.state, j.generation, j.attempt, j.crashes, lost.begun
 ), ended AS (
     UPDATE redrive.attempts AS a
     SET outcome = 'lost', reason = 'worker_lost', ended_at = now()
@@ -88,7 +88,7 @@ WITH lost AS (
     SET claim = excluded.claim, worker = excluded.worker, outcome = 'running', reason = NULL,
         started_at = now(), ended_at = NULL
 )
-SELECT state, generation, attempt FROM over
+SELECT state, generation, attempt, crashes FROM over
 """
 
 BELIEVE = """

@@ -29,6 +29,8 @@ class Arrival:
     limit_s: float  # its run takes no longer, the killing of its process included
     # Taken over from a lost worker: that it begins is on record before it does.
     suspect: bool = False
+    # Runs with nothing beside it: see workers/turns.py.
+    alone: bool = False
     token: UUID = field(default_factory=uuid4)
     # The attempt that the claim is for; a takeover counts on from the row, not from the message.
     attempt: Attempt = field(default_factory=Attempt)

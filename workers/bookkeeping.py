@@ -168,8 +168,8 @@ class Books:
         again = []
         for arrival, decision in await in_parts(some, batch, refused):
             match decision:
-                case Run(attempt, suspect):
-                    arrival.attempt, arrival.suspect = attempt, suspect
+                case Run(attempt, suspect, alone):
+                    arrival.attempt, arrival.suspect, arrival.alone = attempt, suspect, alone
                     self._held[arrival.token] = Held(arrival)
                     self._reply(Reply("run", arrival))
                 case Ack():

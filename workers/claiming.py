@@ -30,10 +30,15 @@ class Terms:
 
 @dataclass(frozen=True)
 class Run:
-    """Claimed: run this attempt. `suspect`: it was in the hands of a worker that was lost."""
+    """Claimed: run this attempt.
+
+    `suspect`: it was in the hands of a worker that was lost. `alone`: one more lost worker would be its end,
+    so that it must not be lost with another job's.
+    """
 
     attempt: Attempt
     suspect: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,8 +166,7 @@ async def _take_over(connection: Connection, arrival: Arrival, lost: UUID, terms
         "dead at the bound" if fate.state == "DEAD" else "taken over",
         extra=arrival.log_fields("take_over"),
     )
-    return (
-        Reject("worker_lost")
-        if fate.state == "DEAD"
-        else Run(Attempt(fate.generation, fate.attempt), suspect=True)
-    )
+    if fate.state == "DEAD":
+        return Reject("worker_lost")
+    last_chance = 0 < fate.crashes >= terms.crash_bound - 1
+    return Run(Attempt(fate.generation, fate.attempt), suspect=True, alone=last_chance)

@@ -136,6 +136,7 @@ class RedriveConsumer(Consumer):
         self.ledger.stop()
 
     def _give_back_unbegun(self) -> None:
+        self.guard.give_back_waiting()
         if self.controller and self.controller.semaphore:
             self.controller.semaphore.clear()
         for bucket in self.task_buckets.values():

@@ -24,6 +24,7 @@ from workers.entries import Postponed, Reply, Started
 from workers.outcomes import Dead, Outcome, Returned, describe
 from workers.parsing import GuardedMessage
 from workers.request import RedriveRequest
+from workers.turns import Turns
 
 if TYPE_CHECKING:
     from workers.consumer import RedriveConsumer
@@ -44,6 +45,7 @@ class Guard:
         self._ledger = ledger
         self._topology = consumer.app.environment.topology
         self._running: dict[UUID, RedriveRequest] = {}
+        self._turns = Turns()
         self.paused = False  # Postgres is away
         # Hard and soft time limit of tasks that have none of their own, seconds.
         self.limits: tuple[float, float] = (
@@ -117,6 +119,10 @@ class Guard:
 
     # The run
 
+    def _admit(self) -> None:
+        for arrival in self._turns.admit():
+            self._dispatch(arrival)
+
     def _dispatch(self, arrival: Arrival) -> None:
         try:
             request = self._request(arrival)
@@ -177,6 +183,13 @@ class Guard:
         """The run has ended: record it; the message is settled once that has committed."""
         self._running.pop(arrival.token, None)
         self._ledger.submit(Finished(arrival, outcome))
+        self._turns.ended(arrival.token)
+        self._admit()
+
+    def give_back_waiting(self) -> None:
+        """The same for what is claimed and has not had its turn."""
+        for arrival in self._turns.leave():
+            self.finish(arrival, Returned())
 
     def give_back(self, requests: list[RedriveRequest]) -> None:
         """Attempts that shall not run here: they wait again, uncounted, and their messages go back."""
@@ -200,7 +213,8 @@ class Guard:
                 case "run" if self._consumer.closing:
                     self.finish(arrival, Returned())
                 case "run":
-                    self._dispatch(arrival)
+                    self._turns.ask(arrival)
+                    self._admit()
                 case "ack" | "reject":
                     self._settle(arrival, reply)
             return

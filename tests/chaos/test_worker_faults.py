@@ -6,12 +6,13 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.databases import Database
-from tests.support.processes import Processes
+from tests.support.processes import Process, Processes
 from tests.support.proxy import TcpProxy
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
@@ -127,6 +128,10 @@ def test_what_waited_in_a_killed_workers_hands_is_not_counted_as_a_crash(work: W
     assert effects(work) == len(jobs)
 
 
+def lost_or_dead(work: Work, worker: Process, job: str) -> bool:
+    return worker.exit_code is not None or bool(work.job(job)["state"] == "DEAD")
+
+
 def test_a_job_that_kills_the_worker_itself_is_dead_at_the_bound_and_no_other(work: Work) -> None:
     good = [work.submit("t.mark", key=f"k{n}") for n in range(6)]
     bad = work.submit("t.kill_worker")
@@ -134,7 +139,7 @@ def test_a_job_that_kills_the_worker_itself_is_dead_at_the_bound_and_no_other(wo
     for _ in range(6):
         worker = work.start(ready=False)
         eventually(
-            lambda worker=worker: worker.exit_code is not None or work.job(bad)["state"] == "DEAD",  # type: ignore[misc]
+            partial(lost_or_dead, work, worker, bad),
             40,
             "the worker is killed, or the job is dead",
         )
@@ -145,6 +150,34 @@ def test_a_job_that_kills_the_worker_itself_is_dead_at_the_bound_and_no_other(wo
     assert work.job(bad)["reason"] == "worker_lost"
     assert effects(work) == len(good)
     work.until_letters(1)
+
+
+@pytest.mark.timeout(240)
+def test_jobs_that_run_beside_one_that_kills_the_worker_are_not_dead_with_it(work: Work) -> None:
+    begun = "select count(*) from redrive.jobs where state = 'RUNNING' and lease_cap is not null"
+    good, bad, losses = [], "", 0
+    while not bad or work.job(bad)["state"] != "DEAD":
+        assert losses < 8, "it kills one worker after the other"
+        worker = work.start(concurrency=4, ready=False)
+        # Settled first, so that this worker then takes as many as it can run.
+        quick = work.submit("t.add", x=1, y=1)
+        if not bad:
+            work.until(quick, "SUCCEEDED")
+            good = [work.submit("t.mark", key=f"g{n}", seconds=5) for n in range(3)]
+            bad = work.submit("t.kill_worker_later")
+            eventually(lambda: work.database.value(begun) == 4, 20, "all four run together")
+        eventually(
+            partial(lost_or_dead, work, worker, bad),
+            60,
+            "the worker is killed, or the job is dead",
+        )
+        losses += 1
+    for job in good:
+        work.until(job, "SUCCEEDED", 60)
+    assert work.job(bad)["reason"] == "worker_lost"
+    ((_, body),) = work.until_letters(1)
+    assert body == b'[[],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":null}]'
+    assert max(work.job(job)["crashes"] for job in good) >= 1, "they were in it"
 
 
 def test_postgres_away_for_a_while_burns_no_attempt(

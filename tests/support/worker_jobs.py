@@ -133,6 +133,14 @@ def kill_worker(self: RedriveTask) -> None:
     time.sleep(30)
 
 
+@app.task(bind=True, name="t.kill_worker_later")
+def kill_worker_later(self: RedriveTask) -> None:
+    """Once that it began is on record, for itself and its neighbours."""
+    time.sleep(1.5)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(30)
+
+
 @app.task(bind=True, name="t.flaky_slow", autoretry_for=(Flaky,), max_retries=5, default_retry_delay=1)
 def flaky_slow(self: RedriveTask, fail: int) -> None:
     time.sleep(1)
