@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from storage import claims
 from storage.errors import DatabaseAwayError
-from storage.text import safe_text
-from topology.errors import TopologyError
 from topology.headers import Attempt
-from topology.messages import Message
 from topology.spec import Topology
-from workers import republish
 from workers.arrival import Arrival
 from workers.claiming import Ack, Around, Decision, Reject, Run, SendOn, Terms, decide
-from workers.completing import Finished, again, completion, delay_s, next_message, recorded_message
+from workers.completing import Finished, completion
 from workers.entries import Held, Item, Postponed, Reply, Started
-from workers.outcomes import MESSAGE_CHARACTERS, Retry, Returned
+from workers.outcomes import Returned
 from workers.parts import in_parts
-from workers.returning import Build, Returns, StaleArrivalError
+from workers.returning import Returns
+from workers.sending_on import SendingOn
 
 if TYPE_CHECKING:
     from storage.claims import Connection
@@ -50,22 +45,17 @@ class Books:
         reply: Callable[[Reply], None],
         wake: Callable[[], object],
     ) -> None:
-        self._topology = topology
         self._terms = terms
-        self._time_scale = time_scale
-        self._returns = returns
         self._reply = reply
-        self._wake = wake
+        self._sending = SendingOn(topology, time_scale, returns, reply, wake)
         self._waiting: list[Arrival] = []
         self._finished: list[Finished] = []
-        self._unsendable: list[tuple[Arrival, Attempt, str]] = []
         self._held: dict[UUID, Held] = {}
         self._looks: dict[UUID, int] = {}
-        self._sending: set[asyncio.Task[None]] = set()
 
     @property
     def backlog(self) -> bool:
-        return bool(self._waiting or self._finished or self._unsendable)
+        return bool(self._waiting or self._finished or self._sending.unsendable)
 
     @property
     def holds(self) -> bool:
@@ -79,7 +69,7 @@ class Books:
                 case Finished():
                     self._finished.append(item)
                 case Postponed(arrival, seconds):
-                    self._spawn(self._postpone(arrival, seconds))
+                    self._sending.postpone(arrival, seconds)
                 case Started(arrival):
                     if arrival.token in self._held:
                         self._held[arrival.token].started = time.monotonic()
@@ -94,12 +84,12 @@ class Books:
             batch = self._finished[:BATCH]
             await self._record(connection, batch)
             del self._finished[: len(batch)]
-        if self._unsendable:
-            lost = self._unsendable[:BATCH]
+        if unsendable := self._sending.unsendable:
+            lost = unsendable[:BATCH]
             await claims.bury(
                 connection, [(a.task.id, at.generation, at.attempt, why) for a, at, why in lost]
             )
-            del self._unsendable[: len(lost)]
+            del unsendable[: len(lost)]
             for arrival, _, _ in lost:
                 self._reply(Reply("reject", arrival, "not publishable"))
         if self._waiting:
@@ -148,12 +138,10 @@ class Books:
         """Postgres stays away: what is unclaimed waits in the broker instead of here."""
         waiting, self._waiting = self._waiting, []
         for arrival in waiting:
-            self._spawn(self._around(arrival, seconds))
+            self._sending.around(arrival, seconds)
 
     async def close(self) -> None:
-        for task in self._sending:
-            task.cancel()
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        await self._sending.close()
 
     async def _claim(self, connection: Connection, batch: list[Arrival]) -> list[Arrival]:
         """Those whose row changed under our eyes are returned, to be looked at again."""
@@ -177,15 +165,15 @@ class Books:
                 case Reject(reason):
                     self._reply(Reply("reject", arrival, reason))
                 case Around(seconds):
-                    self._spawn(self._around(arrival, seconds))
+                    self._sending.around(arrival, seconds)
                 case SendOn(attempt, waiting):
-                    self._spawn(self._send_on(arrival, attempt, waiting))
+                    self._sending.recorded(arrival, attempt, waiting)
                 case _:
                     looks = self._looks[arrival.token] = self._looks.get(arrival.token, 0) + 1
                     if looks < LOOKS:
                         again.append(arrival)
                         continue
-                    self._spawn(self._around(arrival, 1.0))
+                    self._sending.around(arrival, 1.0)
             self._looks.pop(arrival.token, None)
         return again
 
@@ -218,7 +206,7 @@ class Books:
             if finished.arrival.token in unrecorded:
                 # Its lease runs out; whoever takes it over counts a lost attempt, up to the bound.
                 self._held.pop(finished.arrival.token, None)
-                self._spawn(self._around(finished.arrival, self._terms.lease_s))
+                self._sending.around(finished.arrival, self._terms.lease_s)
             else:
                 self._settle(finished, fates.get(finished.arrival.token))
 
@@ -237,81 +225,4 @@ class Books:
         elif fate.state in ("SUCCEEDED", "CANCELLED"):
             self._reply(Reply("ack", arrival, "done"))
         else:
-            self._spawn(self._next(finished, Attempt(fate.generation, fate.attempt)))
-
-    async def _next(self, finished: Finished, attempt: Attempt) -> None:
-        outcome = finished.outcome
-        options = outcome.options if isinstance(outcome, Retry) else {}
-
-        def build(token: str, due_ms: int | None) -> Message:
-            return next_message(finished, attempt, token, due_ms)
-
-        await self._send(finished.arrival, options.get("queue"), delay_s(outcome), build, attempt)
-
-    async def _send_on(self, arrival: Arrival, attempt: Attempt, waiting: claims.Waiting) -> None:
-        def build(token: str, due_ms: int | None) -> Message:
-            return recorded_message(arrival, attempt, waiting, token, due_ms)
-
-        left_s = max(waiting.delay_ms / 1000 - waiting.waited_s / self._time_scale, 0.0)
-        options = json.loads(waiting.options or b"{}")
-        await self._send(arrival, options.get("queue"), left_s, build, attempt)
-
-    async def _around(self, arrival: Arrival, seconds: float) -> None:
-        def build(token: str, due_ms: int | None) -> Message:
-            return again(arrival, arrival.task.attempt, token, due_ms)
-
-        await self._send(arrival, None, seconds / self._time_scale, build)
-
-    async def _postpone(self, arrival: Arrival, seconds: float) -> None:
-        def build(token: str, due_ms: int | None) -> Message:
-            return republish.postponed(
-                arrival.raw_properties,
-                arrival.raw_body,
-                protocol=arrival.task.protocol,
-                attempt=arrival.task.attempt,
-                token=token,
-                due_ms=due_ms,
-            )
-
-        await self._send(arrival, None, seconds / self._time_scale, build)
-
-    async def _send(
-        self,
-        arrival: Arrival,
-        queue: str | None,
-        nominal_s: float,
-        build: Build,
-        waits: Attempt | None = None,
-    ) -> None:
-        """Publish, then ack; what can never be published is dead-lettered.
-
-        Args:
-            queue: the one that `Task.retry` named, if any; the topology may have lost it since.
-            waits: the attempt on record that waits for this message: without it, the job is dead first.
-        """
-        try:
-            target = self._topology.queue(queue) if queue else arrival.queue
-            await self._returns.send(arrival, target, nominal_s, build)
-        except StaleArrivalError:
-            self._reply(Reply("drop", arrival))
-        except (TopologyError, ValueError) as error:
-            logger.error("cannot be sent on: %s", error, extra=arrival.log_fields("not_publishable"))
-            if waits is None:
-                self._reply(Reply("reject", arrival, "not publishable"))
-            else:
-                why = f"attempt {waits} cannot be published: {type(error).__name__}: {error}"
-                self._unsendable.append((arrival, waits, safe_text(why, MESSAGE_CHARACTERS)))
-                self._wake()
-        else:
-            self._reply(Reply("ack", arrival, "sent on"))
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(coroutine)
-        self._sending.add(task)
-        task.add_done_callback(self._sent)
-
-    def _sent(self, task: asyncio.Task[None]) -> None:
-        self._sending.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            logger.critical("the ledger failed to send a message on", exc_info=error)
-            self._reply(Reply("failed", detail=repr(error)))
+            self._sending.next(finished, Attempt(fate.generation, fate.attempt))

@@ -177,7 +177,7 @@ def test_what_cannot_be_replayed_refuses_the_whole_plan(graveyard: Graveyard) ->
     twin = graveyard.until_stored(4)[-1]["id"]
 
     for ids, words in [
-        ([first, twin], f"letter {twin}: letter {first} of this plan is of the same job job-1"),
+        ([first, twin], f"letter {twin}: it is a duplicate of letter {first}: replay that one"),
         ([fit, 999_999], "is not on record"),
         ([fit, succeeded], "is SUCCEEDED"),
         ([fit, homeless["id"]], "does not tell which queue"),
@@ -185,6 +185,11 @@ def test_what_cannot_be_replayed_refuses_the_whole_plan(graveyard: Graveyard) ->
         done = graveyard.dlq("replay", *map(str, ids))
         assert done.returncode == 1
         assert words in done.stderr
+
+    # A copy that was stored while its job still ran is not known as one.
+    graveyard.database.execute("update redrive.dead_letters set duplicate_of = null where id = $1", twin)
+    done = graveyard.dlq("replay", str(first), str(twin))
+    assert f"letter {twin}: letter {first} of this plan is of the same job job-1" in done.stderr
     assert graveyard.database.value("select count(*) from redrive.replays") == 0
     assert {letter["state"] for letter in graveyard.listed()} == {"open"}
 

@@ -1,0 +1,147 @@
+"""Messages that go on: to their next attempt, or round the ladder as they are. Publish, then ack."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from storage.claims import Waiting
+from storage.text import safe_text
+from topology.errors import TopologyError
+from topology.headers import Attempt
+from topology.messages import Message
+from topology.spec import Topology
+from workers import republish
+from workers.arrival import Arrival
+from workers.completing import Finished, again, delay_s, next_message, recorded_message
+from workers.entries import Reply
+from workers.outcomes import MESSAGE_CHARACTERS, Retry
+from workers.returning import Build, Returns, StaleArrivalError
+
+logger = logging.getLogger(__name__)
+
+
+class SendingOn:
+    """Each message in a task of its own, so that one that cannot go out yet holds up no other.
+
+    `unsendable` holds those whose job waits for a message that can never be published: their jobs are to be
+    recorded as dead before they are rejected. `wake` is called when one is added.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        time_scale: float,
+        returns: Returns,
+        reply: Callable[[Reply], None],
+        wake: Callable[[], object],
+    ) -> None:
+        self._topology = topology
+        self._time_scale = time_scale
+        self._returns = returns
+        self._reply = reply
+        self._wake = wake
+        self._sending: set[asyncio.Task[None]] = set()
+        self.unsendable: list[tuple[Arrival, Attempt, str]] = []
+
+    def next(self, finished: Finished, attempt: Attempt) -> None:
+        """The message of the attempt that waits now."""
+        self._spawn(self._next(finished, attempt))
+
+    def recorded(self, arrival: Arrival, attempt: Attempt, waiting: Waiting) -> None:
+        """The same, where an older message came instead of it."""
+        self._spawn(self._recorded(arrival, attempt, waiting))
+
+    def around(self, arrival: Arrival, seconds: float) -> None:
+        """The message as it is, back after so many seconds of real time."""
+        self._spawn(self._around(arrival, seconds))
+
+    def postpone(self, arrival: Arrival, seconds: float) -> None:
+        """The same for a message whose own time has not come."""
+        self._spawn(self._postpone(arrival, seconds))
+
+    async def close(self) -> None:
+        """Give up what has not gone out: it is unacked."""
+        for task in self._sending:
+            task.cancel()
+        await asyncio.gather(*self._sending, return_exceptions=True)
+
+    async def _next(self, finished: Finished, attempt: Attempt) -> None:
+        outcome = finished.outcome
+        options = outcome.options if isinstance(outcome, Retry) else {}
+
+        def build(token: str, due_ms: int | None) -> Message:
+            return next_message(finished, attempt, token, due_ms)
+
+        await self._send(finished.arrival, options.get("queue"), delay_s(outcome), build, attempt)
+
+    async def _recorded(self, arrival: Arrival, attempt: Attempt, waiting: Waiting) -> None:
+        def build(token: str, due_ms: int | None) -> Message:
+            return recorded_message(arrival, attempt, waiting, token, due_ms)
+
+        left_s = max(waiting.delay_ms / 1000 - waiting.waited_s / self._time_scale, 0.0)
+        options = json.loads(waiting.options or b"{}")
+        await self._send(arrival, options.get("queue"), left_s, build, attempt)
+
+    async def _around(self, arrival: Arrival, seconds: float) -> None:
+        def build(token: str, due_ms: int | None) -> Message:
+            return again(arrival, arrival.task.attempt, token, due_ms)
+
+        await self._send(arrival, None, seconds / self._time_scale, build)
+
+    async def _postpone(self, arrival: Arrival, seconds: float) -> None:
+        def build(token: str, due_ms: int | None) -> Message:
+            return republish.postponed(
+                arrival.raw_properties,
+                arrival.raw_body,
+                protocol=arrival.task.protocol,
+                attempt=arrival.task.attempt,
+                token=token,
+                due_ms=due_ms,
+            )
+
+        await self._send(arrival, None, seconds / self._time_scale, build)
+
+    async def _send(
+        self,
+        arrival: Arrival,
+        queue: str | None,
+        nominal_s: float,
+        build: Build,
+        waits: Attempt | None = None,
+    ) -> None:
+        """Publish, then ack; what can never be published is dead-lettered.
+
+        Args:
+            queue: the one that `Task.retry` named, if any; the topology may have lost it since.
+            waits: the attempt on record that waits for this message: without it, the job is dead first.
+        """
+        try:
+            target = self._topology.queue(queue) if queue else arrival.queue
+            await self._returns.send(arrival, target, nominal_s, build)
+        except StaleArrivalError:
+            self._reply(Reply("drop", arrival))
+        except (TopologyError, ValueError) as error:
+            logger.error("cannot be sent on: %s", error, extra=arrival.log_fields("not_publishable"))
+            if waits is None:
+                self._reply(Reply("reject", arrival, "not publishable"))
+            else:
+                why = f"attempt {waits} cannot be published: {type(error).__name__}: {error}"
+                self.unsendable.append((arrival, waits, safe_text(why, MESSAGE_CHARACTERS)))
+                self._wake()
+        else:
+            self._reply(Reply("ack", arrival, "sent on"))
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        self._sending.add(task)
+        task.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            logger.critical("the ledger failed to send a message on", exc_info=error)
+            self._reply(Reply("failed", detail=repr(error)))
