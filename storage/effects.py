@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from storage.errors import translate
+from storage.errors import DRIVER_ERRORS, translate
 from storage.sync import Database
 
 _INSERT = "INSERT INTO redrive.effects (key, job_id, claim) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING"
@@ -17,9 +17,6 @@ _RESULT = "SELECT result FROM redrive.effects WHERE key = $1"
 _STORE = "UPDATE redrive.effects SET result = $2 WHERE key = $1"
 # The row lock lasts from here to the commit: a takeover waits for it, and one that came before is seen.
 _HOLDS = "SELECT 1 FROM redrive.jobs WHERE id = $1 AND claim = $2 AND state = 'RUNNING' FOR SHARE"
-
-
-CONNECTION_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
 @dataclass(frozen=True)
@@ -97,8 +94,8 @@ class Effect:
         transaction, self._transaction = self._transaction, None
         if connection is None:
             return
-        with contextlib.suppress(*CONNECTION_ERRORS):
+        with contextlib.suppress(*DRIVER_ERRORS):
             if transaction is not None and not connection.is_closed():
                 await transaction.rollback()
-        with contextlib.suppress(*CONNECTION_ERRORS):
+        with contextlib.suppress(*DRIVER_ERRORS):
             await self._database.release(connection)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from storage.errors import MigrationError, is_transient, translate, translate_all
+from storage.errors import DRIVER_ERRORS, MigrationError, is_transient, translate, translate_all
 from storage.migrate import require_level
 from storage.settings import StorageSettings
 
@@ -146,7 +146,7 @@ async def wait_for_database(settings: StorageSettings, say: Say) -> None:
                 await connection.close()
         except MigrationError as error:
             reason = f": {error}"
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except DRIVER_ERRORS as error:
             kind = "" if is_transient(error) else f" ({type(error).__name__})"
             reason = f"{kind}: {error or 'no answer'}"
         else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from storage.errors import DatabaseAwayError, StorageError, translate
+from storage.errors import DRIVER_ERRORS, DatabaseAwayError, StorageError, translate
 from storage.pool import AnyConnection, connect, watched
 from storage.settings import StorageSettings
 
@@ -155,7 +155,7 @@ async def open_locks(settings: StorageSettings, name: str) -> AsyncIterator[Lock
     finally:
         try:
             await connection.close(timeout=2)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        except DRIVER_ERRORS:
             connection.terminate()
 
 

@@ -11,7 +11,6 @@ from uuid import UUID
 from storage.claims import JobRow, Waiting
 from topology.headers import Attempt
 
-WAITING = frozenset({"PENDING", "QUEUED", "RETRYING"})
 FINAL = frozenset({"SUCCEEDED", "CANCELLED"})
 
 
