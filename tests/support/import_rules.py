@@ -23,7 +23,7 @@ ENTRY_POINTS = {
     "api/keys_cli.py",
     "dlq_consumer/cli.py",
     "storage/cli.py",
-    "topology/cli.py",
+    "topology/commands/configured.py",
     "workers/app.py",
     "workers/settings.py",  # an adopter's `Redrive(…)` is their entry point
 }

@@ -1,0 +1,1 @@
+"""The `topology` command, a file for each of its subcommands."""
