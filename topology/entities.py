@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
 from topology.errors import InvalidTopologyError
 from topology.names import UNROUTED, UNROUTED_DLQ, dlq, dlx, due, step
+from topology.names import policy as policy_name
 from topology.spec import Topology, WorkQueue
 
-Argument = str | int
+Argument = str | int | bool
 # Never -1: RabbitMQ 3.10 then drops a message at its first return.
 NO_DELIVERY_LIMIT = 2_000_000_000
 
@@ -23,10 +25,14 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Queue:
-    """Always durable and of type quorum."""
+    """Always durable; its type is in the arguments."""
 
     name: str
     arguments: dict[str, Argument]
+
+    @property
+    def type(self) -> str:
+        return str(self.arguments["x-queue-type"])
 
 
 @dataclass(frozen=True)
@@ -38,12 +44,28 @@ class Binding:
 
 
 @dataclass(frozen=True)
+class Policy:
+    """Values that RabbitMQ advises to set by policy: they can change without a new queue.
+
+    Only one policy applies to a queue, so its priority is above an operator's usual catch-all of 0.
+    https://www.rabbitmq.com/docs/policies
+    """
+
+    name: str
+    pattern: str
+    definition: dict[str, Argument]
+    apply_to: Literal["queues"] = "queues"
+    priority: int = 10
+
+
+@dataclass(frozen=True)
 class Entities:
     """In the order in which they are to be declared: nothing refers to what comes after it."""
 
     exchanges: tuple[Exchange, ...]
     queues: tuple[Queue, ...]
     bindings: tuple[Binding, ...]
+    policies: tuple[Policy, ...] = ()
 
 
 def compile_topology(topology: Topology, time_scale: float = 1.0) -> Entities:
@@ -56,12 +78,19 @@ def compile_topology(topology: Topology, time_scale: float = 1.0) -> Entities:
     exchanges = [Exchange(UNROUTED, "fanout")]
     queues = [_dead_letter_queue(UNROUTED_DLQ)]
     bindings = [Binding(UNROUTED, UNROUTED_DLQ, "queue", "")]
+    shared: set[str] = set()
     for queue in topology.queues:
-        for part in (_dead_letters(queue), _ladder(queue, time_scale), _work(queue)):
+        parts = [_dead_letters(queue), _work(queue)]
+        if queue.ladder.shared not in shared:
+            parts.insert(1, _ladder(queue, time_scale))
+        if queue.ladder.shared is not None:
+            shared.add(queue.ladder.shared)
+        for part in parts:
             exchanges += part.exchanges
             queues += part.queues
             bindings += part.bindings
-    return Entities(tuple(exchanges), tuple(queues), tuple(bindings))
+    policies = [policy for queue in topology.queues if (policy := _policy(queue)) is not None]
+    return Entities(tuple(exchanges), tuple(queues), tuple(bindings), tuple(policies))
 
 
 def _at_least_once(exchange: str, routing_key: str | None = None) -> dict[str, Argument]:
@@ -93,20 +122,44 @@ def _dead_letters(queue: WorkQueue) -> Entities:
 
 
 def _work(queue: WorkQueue) -> Entities:
-    arguments = _at_least_once(dlx(queue.name), queue.name)
-    arguments["x-delivery-limit"] = queue.delivery_limit
+    if queue.type == "quorum":
+        arguments = _at_least_once(dlx(queue.name), queue.name)
+        arguments["x-delivery-limit"] = queue.delivery_limit
+    else:
+        arguments = {
+            "x-queue-type": "classic",
+            "x-dead-letter-exchange": dlx(queue.name),
+            "x-dead-letter-routing-key": queue.name,
+        }
+    if queue.max_priority is not None:
+        arguments["x-max-priority"] = queue.max_priority
+    if queue.single_active_consumer:
+        arguments["x-single-active-consumer"] = True
     # One star per bit and the whole name: with "#" before it, a key for "a.b" would reach "b" too.
     key = ".".join(["*"] * queue.ladder.steps + [queue.name])
     return Entities(
-        (), (Queue(queue.name, arguments),), (Binding(due(queue.name), queue.name, "queue", key),)
+        (),
+        (Queue(queue.name, arguments),),
+        (Binding(due(queue.name, queue.ladder), queue.name, "queue", key),),
     )
+
+
+def _policy(queue: WorkQueue) -> Policy | None:
+    definition: dict[str, Argument] = {}
+    if queue.message_ttl_s is not None:
+        definition["message-ttl"] = round(queue.message_ttl_s * 1000)
+    if queue.consumer_timeout_s is not None:
+        definition["consumer-timeout"] = round(queue.consumer_timeout_s * 1000)
+    if not definition:
+        return None
+    return Policy(policy_name(queue.name), f"^{re.escape(queue.name)}$", definition)
 
 
 def _ladder(queue: WorkQueue, time_scale: float) -> Entities:
     ladder = queue.ladder
-    exchanges = [Exchange(due(queue.name), "topic", {"alternate-exchange": UNROUTED})]
+    exchanges = [Exchange(due(queue.name, ladder), "topic", {"alternate-exchange": UNROUTED})]
     queues, bindings = [], []
-    after = due(queue.name)
+    after = due(queue.name, ladder)
     for number in range(ladder.steps):
         ttl_ms = round(ladder.step_ms(number) * time_scale)
         if ttl_ms < 1:

@@ -62,6 +62,6 @@ def route(queue: WorkQueue, delay_s: float, *, time_scale: float, now_ms: int) -
         due_ms = now_ms + math.ceil(delay_s * 1000 * time_scale)
         ticks = longest
     if ticks == 0:
-        return Route(due(queue.name), routing_key(0, ladder, queue.name), 0, due_ms)
+        return Route(due(queue.name, ladder), routing_key(0, ladder, queue.name), 0, due_ms)
     top = step(queue.name, ladder, ladder.steps - 1)
     return Route(top, routing_key(ticks, ladder, queue.name), ticks * ladder.tick_ms, due_ms)

@@ -24,9 +24,9 @@ def dlq(queue: str) -> str:
     return f"{queue}.dlq"
 
 
-def due(queue: str) -> str:
+def due(queue: str, ladder: Ladder) -> str:
     """The exchange where a work queue's ladder ends."""
-    return f"{queue}.due"
+    return f"{ladder.shared or queue}.due"
 
 
 def step(queue: str, ladder: Ladder, number: int) -> str:
@@ -34,17 +34,32 @@ def step(queue: str, ladder: Ladder, number: int) -> str:
 
     A changed tick or number of steps so adds queues and never meets one with another TTL.
     """
-    return f"{queue}.retry.{_duration(ladder.step_ms(number))}"
+    return f"{ladder.shared or queue}.retry.{_duration(ladder.step_ms(number))}"
+
+
+def policy(queue: str) -> str:
+    """The policy that holds a work queue's tunable values."""
+    return f"redrive.{queue}"
+
+
+def own_names(queue: WorkQueue) -> Iterator[str]:
+    """The work queue's name and those of its dead letters."""
+    yield queue.name
+    yield dlx(queue.name)
+    yield dlq(queue.name)
+
+
+def ladder_names(queue: WorkQueue) -> Iterator[str]:
+    """The names of its ladder, which other queues may share."""
+    yield due(queue.name, queue.ladder)
+    for number in range(queue.ladder.steps):
+        yield step(queue.name, queue.ladder, number)
 
 
 def derived_names(queue: WorkQueue) -> Iterator[str]:
     """The work queue's own name and all that are derived from it."""
-    yield queue.name
-    yield dlx(queue.name)
-    yield dlq(queue.name)
-    yield due(queue.name)
-    for number in range(queue.ladder.steps):
-        yield step(queue.name, queue.ladder, number)
+    yield from own_names(queue)
+    yield from ladder_names(queue)
 
 
 def dead_letter_queues(topology: Topology) -> tuple[str, ...]:
@@ -53,7 +68,10 @@ def dead_letter_queues(topology: Topology) -> tuple[str, ...]:
 
 
 def work_queue_of(topology: Topology, name: str) -> str | None:
-    """The work queue that an entity name belongs to, or None for names that are not of this topology."""
+    """The work queue that an entity name belongs to, or None for names that are not of this topology.
+
+    A shared ladder belongs to the first of its queues.
+    """
     for queue in topology.queues:
         if name in derived_names(queue):
             return queue.name
