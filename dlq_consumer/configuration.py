@@ -18,6 +18,7 @@ class Configuration:
 
     storage: StorageSettings
     broker: TopologySettings
+    management_url: str
     topology: Topology
     consumer: ConsumerSettings
     alerts: AlertSettings

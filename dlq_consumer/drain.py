@@ -8,7 +8,8 @@ from typing import Any
 
 from dlq_consumer.batches import BatchLimits, collect
 from dlq_consumer.broker_link import BrokerLink
-from dlq_consumer.intake import Intake
+from dlq_consumer.intake import Intake, Result
+from dlq_consumer.probes import ProbeAnswers, sort_out
 from dlq_consumer.waiting import event_or_timeout
 from storage.errors import DatabaseAwayError, StorageError
 from storage.sessions import Locks, Session, SessionLostError, Source
@@ -38,13 +39,15 @@ class QueueDrain:
     """
 
     def __init__(
-        self, queue: str, *, link: BrokerLink, locks: Locks, intake: Intake, limits: BatchLimits,
+        self, queue: str, *, link: BrokerLink, locks: Locks, intake: Intake, probes: ProbeAnswers,
+        limits: BatchLimits,
         prefetch: int, consumer: str, stopping: asyncio.Event,
     ) -> None:  # fmt: skip
         self._queue = queue
         self._link = link
         self._locks = locks
         self._intake = intake
+        self._probes = probes
         self._limits = limits
         self._prefetch = prefetch
         self._consumer = consumer
@@ -123,10 +126,13 @@ class QueueDrain:
     async def _settle(
         self, channel: BrokerChannel, session: Session, batch: list[Delivery], *, one_by_one: bool
     ) -> bool:
-        """Store, then ack; whether some letters had to be held back."""
-        result = await self._intake.store(session, batch)
-        if len(result.held) == len(batch):
+        """Store the letters and answer the probes, then ack; whether some letters had to be held back."""
+        probes, letters = sort_out(batch)
+        result = await self._intake.store(session, letters) if letters else Result()
+        if letters and len(result.held) == len(letters):
             raise NothingStorable("Postgres refuses every letter, also as bytes; see the log")
+        if probes:
+            await self._probes.answer(self._queue, probes)
         if result.held or one_by_one:
             for delivery in batch:
                 if delivery.tag not in result.held:

@@ -16,7 +16,9 @@ from dlq_consumer.broker_link import BrokerLink
 from dlq_consumer.configuration import Configuration
 from dlq_consumer.drain import QueueDrain
 from dlq_consumer.intake import Intake
+from dlq_consumer.probes import ProbeAnswers
 from dlq_consumer.replaying import ReplayExecutor
+from dlq_consumer.stuck import StuckWatch
 from dlq_consumer.waiting import event_or_timeout
 from storage.abandoned import bury_abandoned
 from storage.errors import DatabaseAwayError, translate
@@ -110,16 +112,18 @@ class Service:
             foreign_after_s=settings.consumer.foreign_outcome_s,
             stopping=self._stopping,
         )
+        probes = ProbeAnswers(publisher)
         drains = [
             QueueDrain(
-                queue, link=link, locks=locks, intake=intake, limits=limits,
+                queue, link=link, locks=locks, intake=intake, probes=probes, limits=limits,
                 prefetch=settings.consumer.prefetch, consumer=self._consumer, stopping=self._stopping,
             ).run()
             for queue in settings.queues
         ]  # fmt: skip
         # These end by themselves when it stops: with the letters in hand stored, or sent and recorded.
         ending = [*drains, _as_long_as_possible("replays", locks, executor.run)]
-        endless = [locks.watch(), _as_long_as_possible("sweep", locks, lambda: _sweep(pool))]
+        watch = StuckWatch(settings.management_url, settings.broker.address.vhost)
+        endless = [locks.watch(), watch.run(), _as_long_as_possible("sweep", locks, lambda: _sweep(pool))]
         if dispatcher is not None:
             endless.append(_as_long_as_possible("alerts", locks, dispatcher.run))
         await self._supervise(

@@ -87,6 +87,22 @@ class BrokerChannel:
         )
         return QueueState(reply.method.message_count, reply.method.consumer_count)
 
+    async def declare_own(self) -> str:
+        """A queue of this connection alone, gone with it; the name that the broker gave it."""
+        reply = await self._call(
+            "queue.declare",
+            lambda done: self._channel.queue_declare(
+                "", exclusive=True, arguments={"x-queue-type": "classic"}, callback=done
+            ),
+        )
+        return str(reply.method.queue)
+
+    async def bind(self, queue: str, exchange: str, routing_key: str) -> None:
+        """Raises ChannelClosed (404) if either is missing."""
+        await self._call(
+            "queue.bind", lambda done: self._channel.queue_bind(queue, exchange, routing_key, callback=done)
+        )
+
     async def consume(self, queue: str, on_delivery: Callable[[Delivery], None]) -> Consumer:
         """Start a consumer with manual acknowledgement.
 

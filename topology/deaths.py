@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from topology.names import UNROUTED_DLQ, dlq, work_queue_of
+from topology.names import UNROUTED_DLQ, dlq, work_queues_of
 from topology.spec import Topology
 from topology.wire import Properties
 
@@ -61,19 +61,29 @@ def target_of(
 
     Args:
         drained_from: the dead-letter queue.
-        routing_key: of the letter as delivered; tells the work queue in the catch-all queue.
+        routing_key: of the letter as delivered; tells the work queue in the catch-all queue, and of a letter
+            that died on a shared ladder.
     """
     if history:
         died_in = history[0].queue
-        ours = work_queue_of(topology, died_in)
-        return ours or (None if _STEP.fullmatch(died_in) else died_in)
+        ours = work_queues_of(topology, died_in)
+        if not ours:
+            return None if _STEP.fullmatch(died_in) else died_in
+        return ours[0] if len(ours) == 1 else _named_by(routing_key, ours)
     for queue in topology.queues:
         if drained_from == dlq(queue.name):
             return queue.name
-        # On the ladder the queue's name is what follows the bits; everywhere else it is the whole key.
-        bits = routing_key.removesuffix(queue.name)
-        if drained_from == UNROUTED_DLQ and bits != routing_key and re.fullmatch(r"([01]\.)*", bits):
-            return queue.name
+    if drained_from == UNROUTED_DLQ:
+        return _named_by(routing_key, [queue.name for queue in topology.queues])
+    return None
+
+
+def _named_by(routing_key: str, queues: Iterable[str]) -> str | None:
+    """On a ladder the queue's name is what follows the bits; everywhere else it is the whole key."""
+    for queue in queues:
+        bits = routing_key.removesuffix(queue)
+        if bits != routing_key and re.fullmatch(r"([01]\.)*", bits):
+            return queue
     return None
 
 

@@ -1,20 +1,34 @@
-"""Bring a topology to a broker, or compare it with one. Declares only: never deletes, never purges."""
+"""Bring a topology to a broker. Declares only: never deletes, never purges."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import pika
-from pika.exceptions import AMQPConnectionError, AMQPError, ChannelClosedByBroker
+from pika.exceptions import (
+    AMQPConnectionError,
+    AMQPError,
+    ChannelClosedByBroker,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+)
 
 from topology.address import AmqpAddress
 from topology.entities import Entities
-from topology.errors import BrokerUnreachableError, ConflictError, MissingError, TopologyError
+from topology.errors import (
+    AccessRefusedError,
+    BrokerUnreachableError,
+    ConflictError,
+    MissingError,
+    TopologyError,
+)
 
+ACCESS_REFUSED = 403
 NOT_FOUND = 404
 PRECONDITION_FAILED = 406
+RIGHTS = (".*", ".*", ".*")  # to configure, write, read
 
 
 @contextmanager
@@ -22,10 +36,21 @@ def connection(address: AmqpAddress, name: str) -> Iterator[pika.BlockingConnect
     """A connection for a few synchronous calls.
 
     Raises:
+        AccessRefusedError: the broker answers, and lets this user not in or not into this vhost.
         BrokerUnreachableError: none could be opened, or it was lost on the way.
     """
     try:
         opened = pika.BlockingConnection(address.pika_parameters(name))
+    except ProbableAuthenticationError as error:
+        raise AccessRefusedError(
+            f"{address} does not let user {address.user!r} in: is the password right? "
+            f"{ctl('authenticate_user', address.user)} tells"
+        ) from error
+    except ProbableAccessDeniedError as error:
+        raise AccessRefusedError(
+            f"{address}: {_words(error)}. A vhost is made with {ctl('add_vhost', address.vhost)}, "
+            f"a user let in with {permissions(address)}"
+        ) from error
     except (AMQPConnectionError, OSError) as error:
         raise BrokerUnreachableError(f"no connection to {address}: {_words(error)}") from error
     try:
@@ -37,55 +62,48 @@ def connection(address: AmqpAddress, name: str) -> Iterator[pika.BlockingConnect
             opened.close()
 
 
+def ctl(*arguments: str) -> str:
+    """A command for an operator's shell."""
+    return shlex.join(("rabbitmqctl", *arguments))
+
+
+def permissions(address: AmqpAddress) -> str:
+    """The command that gives the user every right in the vhost."""
+    return ctl("set_permissions", "-p", address.vhost, address.user, *RIGHTS)
+
+
+def broker_version(opened: pika.BlockingConnection) -> str:
+    """As the broker tells every client, e.g. `3.10.8`."""
+    version = opened._impl.server_properties.get("version", "")  # pika shows it on other adapters only
+    return version.decode() if isinstance(version, bytes) else str(version)
+
+
 def apply(address: AmqpAddress, entities: Entities) -> None:
     """Declare every entity. Idempotent, and safe from several processes at once.
 
     Raises:
         BrokerUnreachableError: the broker is away.
+        AccessRefusedError: the user may not configure one of them.
         ConflictError: an entity exists with other arguments. What came before it is declared by then.
     """
     with connection(address, "redrive-topology-apply") as opened:
         channel = opened.channel()
         for exchange in entities.exchanges:
-            with _named("exchange", exchange.name):
+            with _named(address, "exchange", exchange.name):
                 channel.exchange_declare(
                     exchange.name, exchange.type, durable=True, arguments=dict(exchange.arguments)
                 )
         for queue in entities.queues:
-            with _named("queue", queue.name):
+            with _named(address, "queue", queue.name):
                 channel.queue_declare(queue.name, durable=True, arguments=dict(queue.arguments))
         for binding in entities.bindings:
-            with _named("binding", f"{binding.source} → {binding.destination} ({binding.routing_key})"):
+            with _named(address, "binding", binding.text):
                 bind = channel.queue_bind if binding.kind == "queue" else channel.exchange_bind
                 bind(binding.destination, binding.source, binding.routing_key)
 
 
-def missing(address: AmqpAddress, entities: Entities) -> list[str]:
-    """The exchanges and queues that are not on the broker, found by passive declares.
-
-    Bindings and arguments cannot be asked for that way; `apply` tells about conflicts.
-    """
-    with connection(address, "redrive-topology-check") as opened:
-        exchanges = [e.name for e in entities.exchanges if not _exists(opened, "exchange", e.name)]
-        queues = [q.name for q in entities.queues if not _exists(opened, "queue", q.name)]
-    return [f"exchange {name}" for name in exchanges] + [f"queue {name}" for name in queues]
-
-
-def _exists(opened: pika.BlockingConnection, kind: Literal["exchange", "queue"], name: str) -> bool:
-    channel = opened.channel()
-    try:
-        declare = channel.exchange_declare if kind == "exchange" else channel.queue_declare
-        declare(name, passive=True)
-    except ChannelClosedByBroker as closed:
-        if closed.reply_code == NOT_FOUND:
-            return False
-        raise
-    channel.close()
-    return True
-
-
 @contextmanager
-def _named(kind: str, name: str) -> Iterator[None]:
+def _named(address: AmqpAddress, kind: str, name: str) -> Iterator[None]:
     try:
         yield
     except ChannelClosedByBroker as closed:
@@ -94,6 +112,8 @@ def _named(kind: str, name: str) -> Iterator[None]:
             raise ConflictError(text) from closed
         if closed.reply_code == NOT_FOUND:
             raise MissingError(text) from closed
+        if closed.reply_code == ACCESS_REFUSED:
+            raise AccessRefusedError(f"{text}. All rights in the vhost: {permissions(address)}") from closed
         raise TopologyError(text) from closed
     except AMQPConnectionError:
         raise

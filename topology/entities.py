@@ -42,6 +42,10 @@ class Binding:
     kind: Literal["queue", "exchange"]
     routing_key: str
 
+    @property
+    def text(self) -> str:
+        return f"{self.source} → {self.destination} ({self.routing_key})"
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -136,7 +140,7 @@ def _work(queue: WorkQueue) -> Entities:
     if queue.single_active_consumer:
         arguments["x-single-active-consumer"] = True
     # One star per bit and the whole name: with "#" before it, a key for "a.b" would reach "b" too.
-    key = ".".join(["*"] * queue.ladder.steps + [queue.name])
+    key = ".".join([queue.ladder.shape, *["*"] * queue.ladder.steps, queue.name])
     return Entities(
         (),
         (Queue(queue.name, arguments),),
@@ -173,8 +177,8 @@ def _ladder(queue: WorkQueue, time_scale: float) -> Entities:
         arguments = _at_least_once(after)
         arguments |= {"x-message-ttl": ttl_ms, "x-delivery-limit": NO_DELIVERY_LIMIT}
         queues.append(Queue(name, arguments))
-        stars = ["*"] * ladder.steps
-        place = ladder.steps - 1 - number
+        stars = [ladder.shape, *["*"] * ladder.steps]
+        place = ladder.steps - number
         bindings.append(
             Binding(name, name, "queue", ".".join([*stars[:place], "1", *stars[place + 1 :], "#"]))
         )

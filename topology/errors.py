@@ -45,3 +45,11 @@ class MissingError(TopologyError):
 
 class BrokerUnreachableError(TopologyError):
     """No connection to the broker could be opened."""
+
+
+class AccessRefusedError(TopologyError):
+    """The broker does not know the user or the vhost, or the user may not do this there."""
+
+
+class ManifestError(TopologyError):
+    """A Kubernetes object that is no entity of a topology; the message names it."""

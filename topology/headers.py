@@ -13,6 +13,8 @@ DUE = "redrive-due"
 REPLAY = "redrive-replay"
 # The token of any other confirmed publish, so that a basic.return can be matched with it.
 PUBLISH = "redrive-publish"
+# The uuid of a probe of `topology verify`; see topology/probe.py.
+PROBE = "redrive-probe"
 
 # Written by a broker when it dead-letters; stripped before any republish, since a broker up to 3.12
 # (and again from 3.13.3) would go on counting from them.

@@ -43,9 +43,9 @@ def ticks_for(delay_s: float, ladder: Ladder) -> int:
 
 
 def routing_key(ticks: int, ladder: Ladder, queue: str) -> str:
-    """The ladder's bits, the longest step first, then the work queue's name."""
+    """The ladder's shape, its bits, the longest step first, then the work queue's name."""
     bits = format(ticks, f"0{ladder.steps}b")
-    return ".".join((*bits, queue))
+    return ".".join((ladder.shape, *bits, queue))
 
 
 def route(queue: WorkQueue, delay_s: float, *, time_scale: float, now_ms: int) -> Route:

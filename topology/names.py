@@ -67,15 +67,9 @@ def dead_letter_queues(topology: Topology) -> tuple[str, ...]:
     return (*(dlq(queue.name) for queue in topology.queues), UNROUTED_DLQ)
 
 
-def work_queue_of(topology: Topology, name: str) -> str | None:
-    """The work queue that an entity name belongs to, or None for names that are not of this topology.
-
-    A shared ladder belongs to the first of its queues.
-    """
-    for queue in topology.queues:
-        if name in derived_names(queue):
-            return queue.name
-    return None
+def work_queues_of(topology: Topology, name: str) -> tuple[str, ...]:
+    """The work queues that an entity name belongs to: several where they share a ladder, else one or none."""
+    return tuple(queue.name for queue in topology.queues if name in derived_names(queue))
 
 
 def _duration(milliseconds: int) -> str:

@@ -17,28 +17,33 @@ from topology.spec import Topology
 S = TypeVar("S", bound=BaseSettings)
 
 
-class TopologySettings(BaseSettings):
+class NamedTopology(BaseSettings):
+    """Which topology, for what needs no broker. Built in entry points only."""
+
+    model_config = SettingsConfigDict(env_prefix="REDRIVE_", env_file=".env", extra="ignore", frozen=True)
+
+    topology: str = Field(default="topology.catalogue:TOPOLOGY", description="module:attribute of a Topology")
+    time_scale: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="shrinks the retry ladder's TTLs; for tests, in vhosts of their own",
+    )
+
+
+class TopologySettings(NamedTopology):
     """Where the broker is and which topology it has. Built in entry points only.
 
     Raises:
         pydantic.ValidationError: a variable is missing or wrong; it names the field.
     """
 
-    model_config = SettingsConfigDict(env_prefix="REDRIVE_", env_file=".env", extra="ignore", frozen=True)
-
     amqp_url: SecretStr = Field(description="amqp://user:password@host:port/vhost")
     management_url: SecretStr | None = Field(
         default=None, description="http://user:password@host:port of the management API"
     )
-    topology: str = Field(default="topology.catalogue:TOPOLOGY", description="module:attribute of a Topology")
     watch: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="further queues to drain as dead-letter queues, separated by commas"
-    )
-    time_scale: float = Field(
-        default=1.0,
-        gt=0,
-        le=1,
-        description="shrinks the retry ladder's TTLs; for tests, in vhosts of their own",
     )
 
     @field_validator("amqp_url")
@@ -88,22 +93,34 @@ def read_settings(kind: type[S]) -> S:
         ) from None
 
 
-def load_topology(settings: TopologySettings) -> Topology:
+def load_topology(settings: NamedTopology) -> Topology:
     """The topology that `REDRIVE_TOPOLOGY` names. The working directory is searched too.
 
     Raises:
         InvalidTopologyError: no such module or attribute, or it is no Topology.
     """
-    module_name, _, attribute = settings.topology.partition(":")
+    return import_topology(settings.topology, f"REDRIVE_TOPOLOGY={settings.topology}")
+
+
+def import_topology(name: str, shown: str) -> Topology:
+    """The topology `module:attribute`. The working directory is searched too.
+
+    Args:
+        shown: what errors begin with.
+
+    Raises:
+        InvalidTopologyError: no such module or attribute, or it is no Topology.
+    """
+    module_name, _, attribute = name.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         value = getattr(import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidTopologyError(f"REDRIVE_TOPOLOGY={settings.topology}: {error}") from error
+    except Exception as error:  # it is the user's own module: whatever it raises is told, not traced
+        # An invalid topology's own words say everything; "'x'" of a KeyError says nothing.
+        kind = "" if isinstance(error, InvalidTopologyError) else f"{type(error).__name__}: "
+        raise InvalidTopologyError(f"{shown}: {kind}{error}") from error
     if not isinstance(value, Topology):
-        raise InvalidTopologyError(
-            f"REDRIVE_TOPOLOGY={settings.topology} is a {type(value).__name__}, no Topology"
-        )
+        raise InvalidTopologyError(f"{shown} is a {type(value).__name__}, no Topology")
     return value

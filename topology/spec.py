@@ -2,81 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel
 
 from topology.errors import InvalidTopologyError, UnknownJobTypeError, UnknownQueueError
+from topology.field_checks import check_name, check_number, check_type, check_whole, wrong
+from topology.names import ladder_names, own_names
+from topology.retry_ladder import LONGEST_TTL_MS, Ladder
 
-# AMQP 0-9-1 short strings: names are limited to 255 bytes, every derived suffix included.
-NAME_BYTES = 255
-# The longest suffixes that topology/names.py adds: ".retry.2097152ms" and the like.
-SUFFIX_BYTES = 24
-# Before the name, the ladder's routing and binding keys have a bit or a star and a dot for each step.
-KEY_BYTES_PER_STEP = 2
-MOST_STEPS = 20
-# RabbitMQ refuses a TTL of 2^32 ms and more.
-LONGEST_TTL_MS = 2**32 - 1
+__all__ = ["JobType", "Ladder", "Topology", "WorkQueue"]
+
+
 # https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 BROKER_CONSUMER_TIMEOUT_S = 1_800.0
-_NAME = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_\-.:]*")
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """A binary retry ladder: step *n* delays by `tick_ms` x 2^n milliseconds.
-
-    A delay is a number of ticks; the steps of its set bits are passed one after the other, inside
-    the broker alone. With the defaults one lap delays between 250 ms and 1,023.75 s.
-
-    Args:
-        shared: a name; the queues whose ladders give the same one share its steps instead of each having
-            its own. For topologies of very many queues.
-        attempts: how often a job is tried where its task says nothing (`max_retries` + 1).
-        jitter: the share of a delay that is drawn at random where the task asks for jitter: at 0.5 a
-            delay of 8 s becomes 4 to 8 s.
-    """
-
-    tick_ms: int = 250
-    steps: int = 12
-    shared: str | None = None
-    attempts: int = 4
-    jitter: float = 0.5
-
-    def __post_init__(self) -> None:
-        for name, low, high in (("tick_ms", 10, 60_000), ("steps", 1, MOST_STEPS), ("attempts", 1, 1_000)):
-            if not low <= getattr(self, name) <= high:
-                raise InvalidTopologyError(
-                    f"ladder.{name} is {getattr(self, name)}; it must be {low} to {high:,}"
-                )
-        if not 0 <= self.jitter <= 1:
-            raise InvalidTopologyError(f"ladder.jitter is {self.jitter}; it must be 0 to 1")
-        if self.step_ms(self.steps - 1) > LONGEST_TTL_MS:
-            raise InvalidTopologyError(
-                f"ladder.steps is {self.steps}: the top step of {self.step_ms(self.steps - 1):,} ms is over "
-                f"the broker's longest TTL of {LONGEST_TTL_MS:,} ms"
-            )
-        if self.shared is not None:
-            _check_name(f"ladder.shared {self.shared!r}", self.shared, self.steps)
-
-    @classmethod
-    def up_to(cls, top_s: float, tick_ms: int = 250, **others: Any) -> Ladder:
-        """The ladder whose top step is the first of at least `top_s` seconds."""
-        steps = 1
-        while tick_ms << (steps - 1) < top_s * 1000 and steps < MOST_STEPS:
-            steps += 1
-        if tick_ms << (steps - 1) < top_s * 1000:
-            raise InvalidTopologyError(
-                f"ladder.top_s is {top_s}; ticks of {tick_ms} ms reach {(tick_ms << steps - 1) / 1000:,} s"
-            )
-        return cls(tick_ms, steps, **others)
-
-    def step_ms(self, step: int) -> int:
-        """The nominal delay of step `step`, in milliseconds."""
-        return self.tick_ms << step
+LONGEST_LIMIT_S = 7 * 86_400
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -116,40 +59,52 @@ class WorkQueue:
     description: str = ""
 
     def __post_init__(self) -> None:
-        _check_name(f"queue {self.name!r}: name", self.name, self.ladder.steps)
-        for name, low, high in (
-            ("delivery_limit", 1, 1_000_000),
-            ("prefetch", 1, 1_000),
-            ("watermark", 1, 10**9),
-            ("message_ttl_s", 0.001, LONGEST_TTL_MS / 1000),
-            ("max_priority", 1, 255),
-            ("consumer_timeout_s", 1, 7 * 86_400),
-            ("time_limit_s", 1, 7 * 86_400),
-        ):
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise self._wrong(name, f"is {value}; it must be {low} to {high:,}")
+        owner = f"queue {self.name!r}"
+        check_type(owner, "ladder", self.ladder, Ladder, "a Ladder")
+        self.ladder.check(owner)
+        check_name(owner, "name", self.name, self.ladder.steps)
+        check_whole(owner, "delivery_limit", self.delivery_limit, 1, 1_000_000)
+        check_whole(owner, "prefetch", self.prefetch, 1, 1_000)
+        check_whole(owner, "watermark", self.watermark, 1, 10**9)
+        check_number(owner, "time_limit_s", self.time_limit_s, 1, LONGEST_LIMIT_S)
+        if self.message_ttl_s is not None:
+            check_number(owner, "message_ttl_s", self.message_ttl_s, 0.001, LONGEST_TTL_MS / 1000)
+        if self.max_priority is not None:
+            check_whole(owner, "max_priority", self.max_priority, 1, 255)
+        if self.consumer_timeout_s is not None:
+            check_number(owner, "consumer_timeout_s", self.consumer_timeout_s, 1, LONGEST_LIMIT_S)
+        check_type(owner, "single_active_consumer", self.single_active_consumer, bool, "True or False")
+        check_type(owner, "classic_reason", self.classic_reason, str, "a text")
+        check_type(owner, "description", self.description, str, "a text")
+        self._check_type(owner)
+        self._check_time_limit(owner)
+
+    def _check_type(self, owner: str) -> None:
         if self.type not in ("quorum", "classic"):
-            raise self._wrong("type", f"is {self.type!r}; it must be quorum or classic")
-        if self.type == "classic" and not self.classic_reason:
-            raise self._wrong("classic_reason", "is empty; say why its dead letters may be lost")
-        if self.type == "quorum" and self.classic_reason:
-            raise self._wrong("classic_reason", "is set, but the type is quorum")
-        if self.type == "quorum" and self.max_priority is not None:
-            raise self._wrong(
-                "max_priority",
-                "is for classic queues; a quorum queue has two fixed priorities from RabbitMQ 4",
+            raise wrong(owner, "type", self.type, "quorum or classic")
+        if self.type == "classic" and not self.classic_reason.strip():
+            raise InvalidTopologyError(
+                f"{owner}: classic_reason is empty; say why its dead letters may be lost"
             )
-        timeout_s = self.consumer_timeout_s or BROKER_CONSUMER_TIMEOUT_S
-        if self.time_limit_s >= timeout_s:
-            raise self._wrong(
-                "time_limit_s",
-                f"is {self.time_limit_s:g}; it must be below the consumer timeout of {timeout_s:g} s, "
-                "or the broker takes the job back while it runs",
+        if self.type == "quorum" and self.classic_reason:
+            raise InvalidTopologyError(f"{owner}: classic_reason is set, but the type is quorum")
+        if self.type == "classic" and self.delivery_limit != WorkQueue.delivery_limit:
+            raise InvalidTopologyError(
+                f"{owner}: delivery_limit is {self.delivery_limit}, but only quorum queues have one"
+            )
+        if self.type == "quorum" and self.max_priority is not None:
+            raise InvalidTopologyError(
+                f"{owner}: max_priority is {self.max_priority}, but only classic queues take it; "
+                "a quorum queue has two fixed priorities from RabbitMQ 4"
             )
 
-    def _wrong(self, name: str, what: str) -> InvalidTopologyError:
-        return InvalidTopologyError(f"queue {self.name!r}: {name} {what}")
+    def _check_time_limit(self, owner: str) -> None:
+        timeout_s = self.consumer_timeout_s or BROKER_CONSUMER_TIMEOUT_S
+        if self.time_limit_s >= timeout_s:
+            raise InvalidTopologyError(
+                f"{owner}: time_limit_s is {self.time_limit_s:g}; it must be below the consumer timeout of "
+                f"{timeout_s:g} s (consumer_timeout_s), or the broker takes the job back while it runs"
+            )
 
 
 @dataclass(frozen=True)
@@ -161,6 +116,17 @@ class JobType:
     payload: type[BaseModel]
     summary: str = ""
 
+    def __post_init__(self) -> None:
+        owner = f"job {self.name!r}"
+        check_type(owner, "name", self.name, str, "the task's name")
+        if not self.name:
+            raise wrong(owner, "name", self.name, "the task's name")
+        check_type(owner, "queue", self.queue, str, "a queue's name")
+        payload: object = self.payload
+        if not (isinstance(payload, type) and issubclass(payload, BaseModel)):
+            raise wrong(owner, "payload", self.payload, "a pydantic model class")
+        check_type(owner, "summary", self.summary, str, "a text")
+
 
 @dataclass(frozen=True)
 class Topology:
@@ -170,20 +136,20 @@ class Topology:
     jobs: tuple[JobType, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "queues", _all_of("queues", self.queues, WorkQueue))
+        object.__setattr__(self, "jobs", _all_of("jobs", self.jobs, JobType))
         if not self.queues:
             raise InvalidTopologyError("the topology has no work queue")
         self._check_names()
-        seen = set()
+        seen, known = set(), [queue.name for queue in self.queues]
         for job in self.jobs:
-            if job.queue not in {queue.name for queue in self.queues}:
-                raise InvalidTopologyError(f"job {job.name!r}: queue {job.queue!r} is not in the topology")
+            if job.queue not in known:
+                raise wrong(f"job {job.name!r}", "queue", job.queue, f"one of {', '.join(known)}")
             if job.name in seen:
                 raise InvalidTopologyError(f"job {job.name!r} is in the catalogue twice")
             seen.add(job.name)
 
     def _check_names(self) -> None:
-        from topology.names import ladder_names, own_names  # names needs the spec's types
-
         owners: dict[str, str] = {}
         ladders: dict[str, tuple[str, Ladder]] = {}
         for queue in self.queues:
@@ -192,13 +158,12 @@ class Topology:
                 names += ladder_names(queue)
             else:
                 first, ladder = ladders.setdefault(shared, (queue.name, queue.ladder))
-                if (ladder.tick_ms, ladder.steps) != (queue.ladder.tick_ms, queue.ladder.steps):
-                    raise InvalidTopologyError(
-                        f"queues {first!r} and {queue.name!r} share the ladder {shared!r}: "
-                        "their ladder.tick_ms and ladder.steps must be the same"
-                    )
+                for field in ("tick_ms", "steps"):
+                    if getattr(queue.ladder, field) != (value := getattr(ladder, field)):
+                        must = f"{value}, as in queue {first!r}, which shares the ladder {shared!r}"
+                        raise wrong(owner, f"ladder.{field}", getattr(queue.ladder, field), must)
                 if first == queue.name:
-                    _own(owners, f"ladder.shared {shared!r}", ladder_names(queue))
+                    _own(owners, f"ladder.shared {shared!r} of {owner}", ladder_names(queue))
             _own(owners, owner, names)
 
     def queue(self, name: str) -> WorkQueue:
@@ -229,17 +194,14 @@ class Topology:
 def _own(owners: dict[str, str], owner: str, names: Iterable[str]) -> None:
     for name in names:
         if name in owners:
-            raise InvalidTopologyError(f"{owners[name]} and {owner} both derive {name!r}")
+            raise InvalidTopologyError(f"{owners[name]} and {owner} both derive the name {name!r}")
         owners[name] = owner
 
 
-def _check_name(what: str, name: str, steps: int) -> None:
-    if not _NAME.fullmatch(name) or ".." in name or name.endswith("."):
-        raise InvalidTopologyError(f"{what} must be letters, digits and - _ . : (no empty word between dots)")
-    longest = NAME_BYTES - max(SUFFIX_BYTES, KEY_BYTES_PER_STEP * steps)
-    if len(name.encode()) > longest:
-        raise InvalidTopologyError(
-            f"{what[:60]}… is over {longest} bytes, the most with {steps} ladder steps"
-        )
-    if name.startswith(("amq.", "redrive.")):
-        raise InvalidTopologyError(f"{what}: names in amq. and redrive. are reserved")
+def _all_of(field: str, values: Iterable[T], kind: type[T]) -> tuple[T, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise wrong("", field, values, f"a tuple of {kind.__name__}")
+    made = tuple(values)
+    for number, value in enumerate(made):
+        check_type("", f"{field}[{number}]", value, kind, f"a {kind.__name__}")
+    return made

@@ -1,7 +1,8 @@
-"""`autoretry_for` as Celery has it, but for its jitter: half of the delay is kept.
+"""`autoretry_for` as Celery has it, but for its jitter: a part of the delay is kept.
 
 Celery's `retry_jitter` draws from 0 to the whole delay, so that many a first retry does not wait at all.
-Here it draws from the upper half: jobs that failed together come back spread, and none comes at once.
+Here the queue's `ladder.jitter` says which part is drawn (half, by default): jobs that failed together come
+back spread, and none comes at once.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from typing import Any
 
 from celery.exceptions import Ignore, Retry
 
+from workers.home_queue import ladder_of
 
-def delay_s(retries: int, *, factor: float, most_s: float, jitter: bool) -> float:
+
+def delay_s(retries: int, *, factor: float, most_s: float, jitter: float) -> float:
     """Seconds before retry number `retries` (from 0): `factor` doubled each time, at most `most_s`.
 
     Args:
-        jitter: draw evenly from the upper half of that instead.
+        jitter: the share of it that is drawn instead of fixed: 0.5 draws evenly from the upper half.
     """
     # The exponent is bounded: a message says how many retries it had, and may say anything.
     whole_s = max(min(most_s, factor * 2 ** min(retries, 64)), 0)
     # Spreads retries, keeps no secret.
-    return random.uniform(whole_s / 2, whole_s) if jitter else whole_s  # noqa: S311
+    return random.uniform(whole_s * (1 - jitter), whole_s) if jitter else whole_s  # noqa: S311
 
 
 def replace_autoretry(task: Any, options: Mapping[str, Any]) -> None:
@@ -53,7 +56,8 @@ def replace_autoretry(task: Any, options: Mapping[str, Any]) -> None:
             if backoff:
                 # A backoff of True is 1 s; smaller ones count as 1 s, as Celery has it.
                 factor = int(max(1.0, backoff))
-                how["countdown"] = delay_s(task.request.retries, factor=factor, most_s=most_s, jitter=jitter)
+                share = ladder_of(task).jitter if jitter else 0.0
+                how["countdown"] = delay_s(task.request.retries, factor=factor, most_s=most_s, jitter=share)
             # What the other side asked for: `Retry-After`, kept by the exception as seconds.
             asked_s = getattr(error, "retry_after_s", None)
             if isinstance(asked_s, int | float):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from datetime import UTC, datetime
 from functools import cached_property
@@ -59,7 +60,8 @@ class Redrive(Celery):
         options["dont_autoretry_for"] = (*given, *NEVER_AUTORETRIED)
         task = super()._task_from_fun(fun, name=name, base=base, bind=bind, **options)
         autoretry.replace_autoretry(task, options)
-        if task.max_retries is None and not task.name.startswith(BUILT_IN):
+        # Without asking for the queue's default, which needs the finished app.
+        if inspect.getattr_static(task, "max_retries") is None and not task.name.startswith(BUILT_IN):
             raise UnsafeTaskError(f"task {task.name}: max_retries is None: it would be retried for ever")
         return task
 

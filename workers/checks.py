@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from workers.errors import UnsafeTaskError
+from workers.home_queue import routed_queue
 from workers.task import RedriveTask
 
 if TYPE_CHECKING:
@@ -31,8 +32,14 @@ def unsafe_task(task: Any, time_limit: float | None) -> Iterator[str]:
         yield "reject_on_worker_lost is off: a lost process would lose the message; remove the override"
     if task.max_retries is None:
         yield "max_retries is None: it would be retried for ever; set a number"
-    if not (task.time_limit or time_limit):
+    if not (limit := task.time_limit or time_limit):
         yield "it has no time limit: its lease could not end; set time_limit"
+    elif (queue := routed_queue(task)) is not None and limit > queue.time_limit_s:
+        yield (
+            f"its hard time limit of {limit:g} s (its time_limit, or REDRIVE_WORKER_TIME_LIMIT_S for all) "
+            f"is over the {queue.time_limit_s:g} s of queue {queue.name!r} (time_limit_s); "
+            "lower the one or raise the other"
+        )
 
 
 def refuse_unsafe_tasks(tasks: Mapping[str, Any], time_limit: float | None) -> None:
@@ -66,7 +73,7 @@ def refuse_unsafe_settings(app: Redrive, pool_class: type) -> None:
         f"REDRIVE_WORKER_CRASH_BOUND is {environment.worker.crash_bound}, over the delivery limit of queue "
         f"{queue.name!r} ({queue.delivery_limit}); lower the one or raise the other"
         for queue in environment.topology.queues
-        if environment.worker.crash_bound > queue.delivery_limit
+        if queue.type == "quorum" and environment.worker.crash_bound > queue.delivery_limit
     ]
     known = {queue.name for queue in environment.topology.queues}
     found += [

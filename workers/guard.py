@@ -18,6 +18,7 @@ from kombu.compression import decompress
 from kombu.utils.json import loads
 
 from topology.delivery import Delivery, Refusal, TaskMessage, check_delivery
+from topology.probe import probe_of
 from workers.arrival import Arrival
 from workers.completing import Finished
 from workers.entries import Postponed, Reply, Started
@@ -80,6 +81,12 @@ class Guard:
     def _receive(self, message: GuardedMessage) -> None:
         if message.unparsed is not None:
             self.refuse(message, message.unparsed)
+            return
+        if (probe := probe_of(message.raw_properties, message.raw_body)) is not None:
+            # Never to the ledger: it is no job, and Postgres may be away.
+            known = {"action": "probe_rejected", "queue": self._queue_of(message), "probe": str(probe.id)}
+            logger.info("a probe goes on to the dead-letter exchange", extra=known)
+            message.reject_log_error(logger, self.broker_errors, requeue=False)
             return
         checked = check_delivery(
             Delivery(message.content_type, message.content_encoding, message.headers, message.raw_body),

@@ -17,6 +17,7 @@ from kombu.utils.json import dumps
 from topology.headers import Attempt
 from workers import child, effects, loop, outcomes
 from workers.errors import WorkerError
+from workers.home_queue import MaxRetries
 
 # Beyond it the check of a delivery refuses the message.
 MOST_LIMIT_S = 1e8
@@ -63,6 +64,7 @@ class RedriveTask(Task):
 
     abstract = True
     Request = "workers.request:RedriveRequest"
+    max_retries: Any = MaxRetries()
     # Celery's publishes are confirmed but, without this, an unroutable one is confirmed and dropped.
     mandatory = True
 

@@ -43,7 +43,10 @@ def queues_view(
     outbox: Sequence[OutboxCount],
     paused: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """One entry for each work queue. `depth`: ready and delivered; `retrying`: in its retry ladder."""
+    """One entry for each work queue. `depth`: ready and delivered; `retrying`: in its retry ladder.
+
+    `ladder` names the ladder that it shares, or is null: what waits there is told of each that shares it.
+    """
     states: dict[str, dict[str, int]] = defaultdict(dict)
     for count in jobs:
         states[count.queue][count.state] = count.jobs
@@ -52,6 +55,7 @@ def queues_view(
         {
             "name": queue.name,
             "description": queue.description,
+            "ladder": queue.ladder.shared,
             **_broker_counts(queue, broker),
             "watermark": queue.watermark,
             "paused": queue.name in paused,

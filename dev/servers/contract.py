@@ -44,6 +44,10 @@ class Servers(Protocol):
     def kill_broker(self) -> None:
         """SIGKILL."""
 
+    def rabbitmqctl(self, *arguments: str, stdin: str = "") -> str:
+        """The broker's own command; its output. Raises ServersFailed where it fails."""
+        ...
+
     def stop_database(self) -> None: ...
     def start_database(self) -> None: ...
     def kill_database(self) -> None:

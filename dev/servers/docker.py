@@ -61,9 +61,9 @@ def _ask(*arguments: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def docker(*arguments: str) -> str:
+def docker(*arguments: str, stdin: str = "") -> str:
     """Its output. Raises ServersFailed with Docker's own message."""
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, input=stdin)
     if done.returncode != 0:
         raise ServersFailed(f"docker {arguments[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout.strip()
@@ -123,6 +123,9 @@ class ContainerServers(Servers):
     def start_broker(self) -> None:
         docker("start", self.broker)
         self._wait(self._broker_question())
+
+    def rabbitmqctl(self, *arguments: str, stdin: str = "") -> str:
+        return docker("exec", "-i", self.broker, "rabbitmqctl", *arguments, stdin=stdin)
 
     def stop_database(self) -> None:
         _stop(self.database, ["-u", "postgres", self.database, "pg_ctl", "stop", "-m", "fast"])

@@ -60,7 +60,7 @@ class NamedServers(Servers):
 
     def _refuse(self) -> NoReturn:
         raise NotControllable(
-            "these servers were named in the environment; they are not ours to stop or start"
+            "these servers were named in the environment; they are not ours to stop, start or command"
         )
 
     def stop_broker(self) -> None:
@@ -70,6 +70,9 @@ class NamedServers(Servers):
         self._refuse()
 
     def kill_broker(self) -> None:
+        self._refuse()
+
+    def rabbitmqctl(self, *arguments: str, stdin: str = "") -> str:
         self._refuse()
 
     def stop_database(self) -> None:

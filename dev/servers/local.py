@@ -58,6 +58,9 @@ class LocalServers(Servers):
         self.broker.spawn()
         self._wait(self.broker.question(self.urls))
 
+    def rabbitmqctl(self, *arguments: str, stdin: str = "") -> str:
+        return self.broker.rabbitmqctl(*arguments, stdin=stdin)
+
     def stop_database(self) -> None:
         self.database.stop()
 

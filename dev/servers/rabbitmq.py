@@ -2,12 +2,13 @@
 
 import os
 import shutil
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dev.processes import Child, spawn, tail
 from dev.runs import Run
-from dev.servers.contract import ServerUrls
+from dev.servers.contract import ServersFailed, ServerUrls
 from dev.servers.readiness import Question, ask_amqp, ask_management
 from dev.servers.secrets import USER, Secrets
 
@@ -64,6 +65,14 @@ class LocalBroker:
     def end_epmd(self) -> None:
         if epmd := self.children.pop("epmd", None):
             epmd.kill()  # it has no state and no orderly stop
+
+    def rabbitmqctl(self, *arguments: str, stdin: str = "") -> str:
+        """Its output. Raises ServersFailed with its message."""
+        command = [str(self.script.with_name("rabbitmqctl")), *arguments]
+        done = subprocess.run(command, env=self._environment(), input=stdin, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise ServersFailed(f"rabbitmqctl {arguments[0]} failed: {done.stderr.strip()}")
+        return done.stdout
 
     def question(self, urls: ServerUrls) -> Question:
         def ask() -> None:

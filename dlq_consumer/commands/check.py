@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 
 import click
 
-from dlq_consumer.commands.running import Load, fail
+from dlq_consumer.commands.running import Load, fail, management_url
+from dlq_consumer.stuck import ADVICE, LOOK_S
 from storage.errors import MigrationError, StorageError
 from storage.pool import ready, where
 from storage.settings import StorageSettings
@@ -15,8 +17,10 @@ from topology import exits
 from topology.broker_errors import BrokerAway, ChannelClosed
 from topology.connection import BrokerConnection, connect
 from topology.errors import InvalidTopologyError
+from topology.management import Management, ManagementError
 from topology.names import dead_letter_queues
 from topology.settings import TopologySettings, load_topology
+from topology.stuck import stuck_letters
 
 
 @click.command()
@@ -25,14 +29,20 @@ from topology.settings import TopologySettings, load_topology
 )
 @click.pass_obj
 def check(load: Load, running: bool) -> None:
-    """One `thing: OK` a line; exit 1 with the next command to run. Starts and changes nothing."""
+    """One `thing: OK` a line; exit 1 with the next command to run. Starts and changes nothing.
+
+    Without --running also: letters that the broker cannot hand on.
+    """
     storage, broker = load(StorageSettings), load(TopologySettings)
+    management = management_url(broker)
     try:
         queues = dict.fromkeys((*dead_letter_queues(load_topology(broker)), *broker.watch))
     except InvalidTopologyError as error:
         fail(str(error), exits.USAGE)
     checks = (_database(storage), _queues(broker, list(queues), running=running))
     results = [asyncio.run(each) for each in checks]  # a list: each is to say its lines
+    if not running:  # that is about one process, and asked often
+        results.append(_stuck(management, broker.address.vhost))
     if not all(results):
         sys.exit(exits.FAILED)
 
@@ -59,6 +69,23 @@ async def _queues(settings: TopologySettings, queues: list[str], *, running: boo
         return all([await _queue(connection, queue, running=running) for queue in queues])
     finally:
         await connection.close()
+
+
+def _stuck(url: str, vhost: str) -> bool:
+    try:
+        with Management(url) as management:
+            # What is on its way is counted too; what stays from one statistics to the next is stuck.
+            if stuck := stuck_letters(management, vhost):
+                time.sleep(LOOK_S)
+                stuck = {queue: n for queue, n in stuck_letters(management, vhost).items() if queue in stuck}
+    except ManagementError as error:
+        click.echo(f"stuck letters: {error}")
+        return False
+    for queue, count in stuck.items():
+        click.echo(f"queue {queue}: {count} dead letters {ADVICE}")
+    if not stuck:
+        click.echo("stuck letters: OK (none)")
+    return not stuck
 
 
 async def _queue(connection: BrokerConnection, queue: str, *, running: bool) -> bool:

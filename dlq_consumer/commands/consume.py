@@ -8,14 +8,14 @@ import sys
 import click
 
 from dlq_consumer import logs
-from dlq_consumer.commands.running import Load, fail
+from dlq_consumer.commands.running import Load, fail, management_url
 from dlq_consumer.configuration import Configuration
 from dlq_consumer.service import Service
 from dlq_consumer.settings import AlertSettings, ConsumerSettings
 from storage.settings import StorageSettings
 from topology import exits
 from topology.errors import InvalidTopologyError
-from topology.names import dead_letter_queues, work_queue_of
+from topology.names import dead_letter_queues, work_queues_of
 from topology.settings import TopologySettings, load_topology
 
 
@@ -27,16 +27,17 @@ def consume(load: Load) -> None:
     Several may run: each queue is drained by one of them, the others stand by.
     """
     broker = load(TopologySettings)
+    management = management_url(broker)
     try:
         topology = load_topology(broker)
     except InvalidTopologyError as error:
         fail(str(error), exits.USAGE)
     configuration = Configuration(
-        load(StorageSettings), broker, topology, load(ConsumerSettings), load(AlertSettings)
+        load(StorageSettings), broker, management, topology, load(ConsumerSettings), load(AlertSettings)
     )
     drained = dead_letter_queues(topology)
     for name in broker.watch:
-        if name not in drained and work_queue_of(topology, name) is not None:
+        if name not in drained and work_queues_of(topology, name):
             fail(f"REDRIVE_WATCH: {name} is a queue of live jobs; draining it would end them", exits.USAGE)
     logs.configure()
     if asyncio.run(_serve(configuration)):

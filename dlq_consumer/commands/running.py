@@ -14,6 +14,7 @@ from storage.errors import DatabaseAwayError, DatabaseRefusedError, MigrationErr
 from storage.pool import Pool, migrated_pool, where
 from storage.settings import StorageSettings
 from topology import exits
+from topology.settings import TopologySettings
 
 S = TypeVar("S", bound=BaseSettings)
 T = TypeVar("T")
@@ -43,6 +44,13 @@ def with_database(load: Load, work: Callable[[Pool], Awaitable[T]]) -> T:
         sys.exit(exits.INTERRUPTED)
     except StorageError as error:
         fail(f"{where(settings)}: {error}" if isinstance(error, _OF_THE_DATABASE) else str(error))
+
+
+def management_url(broker: TopologySettings) -> str:
+    """Where stuck letters are looked for; exits 2 when it is not set."""
+    if broker.management_url is None:
+        fail("REDRIVE_MANAGEMENT_URL: Field required: stuck letters are seen there only", exits.USAGE)
+    return broker.management_url.get_secret_value()
 
 
 def fail(text: str, code: int = exits.FAILED) -> NoReturn:

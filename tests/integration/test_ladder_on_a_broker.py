@@ -110,3 +110,23 @@ def test_a_rejected_message_reaches_its_dead_letter_queue(open_channel: Callable
         dead = arrivals(channel, dlq(QUEUE.name), 2, 5)
 
     assert set(dead) == {"direct", "by the ladder"}
+
+
+def test_queues_that_share_a_ladder_get_their_own_retries_in_time(vhost: Vhost) -> None:
+    ladder = Ladder(tick_ms=100, steps=6, shared="common")
+    a, b = WorkQueue("b.a", ladder), WorkQueue("a", ladder)
+    apply(AmqpAddress.parse(vhost.amqp_url), compile_topology(Topology((a, b)), SCALE))
+    delays = [0.1, 0.7, 1.6, 3.1]
+    with connection(AmqpAddress.parse(vhost.amqp_url), "test") as opened:
+        channel = opened.channel()
+        channel.confirm_delivery()
+        sent = {f"{queue.name} {delay}": send(channel, queue, delay, f"{queue.name} {delay}")
+                for delay in reversed(delays) for queue in (a, b)}  # fmt: skip
+        seen = {queue.name: arrivals(channel, queue.name, len(delays), 10) for queue in (a, b)}
+
+    for name, came in seen.items():
+        assert list(came) == [f"{name} {delay}" for delay in delays]
+    # Of the first queue only: what came to the second meanwhile waited to be read.
+    assert [
+        body for body, at in seen["b.a"].items() if at - sent[body] < float(body.split()[1]) * SCALE - CLOCK_S
+    ] == []

@@ -102,6 +102,10 @@ def early():
 @app.task(name="a.acked", acks_on_failure_or_timeout=True)
 def acked():
     pass
+
+@app.task(name="a.long", time_limit=901)
+def long():
+    pass
 """
 
 
@@ -111,6 +115,8 @@ def test_an_unsafe_task_is_refused_by_name_and_setting(work: Work, tmp_path: Pat
     assert worker.wait(30) == 1
     assert "task a.early: acks_late is off" in worker.log
     assert "task a.acked: acks_on_failure_or_timeout is on" in worker.log
+    assert "task a.long: its hard time limit of 901 s" in worker.log
+    assert "is over the 900 s of queue 'work' (time_limit_s)" in worker.log
     assert "Traceback" not in worker.log
 
 

@@ -47,6 +47,7 @@ class Graveyard:
         apply(self.address, compile_topology(TOPOLOGY, 0.1))
         self.settings = {
             "REDRIVE_AMQP_URL": self.vhost.amqp_url,
+            "REDRIVE_MANAGEMENT_URL": self.vhost.management_url,
             "REDRIVE_DATABASE_URL": self.database.url,
             "REDRIVE_TOPOLOGY": "tests.support.small_topology:TOPOLOGY",
         } | self.settings

@@ -16,13 +16,13 @@ from workers.outcomes import Outcome
 from workers.settings import Environment, WorkerSettings
 
 
-def app_of_its_own() -> Redrive:
-    """An app whose URLs nobody calls."""
+def app_of_its_own(*queues: WorkQueue) -> Redrive:
+    """An app whose URLs nobody calls, over these queues; without any, over one called `work`."""
     environment = Environment(
         TopologySettings(_env_file=None, amqp_url="amqp://localhost/%2F"),  # type: ignore[call-arg, arg-type]
         StorageSettings(_env_file=None, database_url="postgresql://localhost/x"),  # type: ignore[call-arg, arg-type]
         WorkerSettings(_env_file=None),  # type: ignore[call-arg]
-        Topology(queues=(WorkQueue("work"),)),
+        Topology(queues=queues or (WorkQueue("work"),)),
     )
     app = Redrive("unit", environment=environment, set_as_current=True)
     app.finalize()
@@ -30,13 +30,20 @@ def app_of_its_own() -> Redrive:
 
 
 def attempt(
-    app: Redrive, task: Any, *, retries: int = 0, number: int = 1, args: tuple[Any, ...] = ()
+    app: Redrive,
+    task: Any,
+    *,
+    retries: int = 0,
+    number: int = 1,
+    args: tuple[Any, ...] = (),
+    delivered_by: str = "",
 ) -> Outcome:
     """How one attempt of a registered task ends; `number` counts the attempts, `retries` is Celery's."""
     task.__trace__ = build_tracer(task.name, task, app=app)
     ticket = child.Ticket("job", uuid4(), 1, number)
     request = {
-        "id": "job", "redrive": ticket, "retries": retries, "hostname": "h", "delivery_info": {},
+        "id": "job", "redrive": ticket, "retries": retries, "hostname": "h",
+        "delivery_info": {"exchange": "", "routing_key": delivered_by},
     }  # fmt: skip
     return child.run(task.name, "job", request, (list(args), {}, {"chain": None})).outcome
 

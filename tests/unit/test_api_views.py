@@ -13,6 +13,7 @@ from storage.attempts import AttemptRow
 from storage.jobs import Job
 from storage.overview import JobCount, LetterCount, OutboxCount, Overview
 from topology.catalogue import TOPOLOGY
+from topology.spec import Ladder, Topology, WorkQueue
 
 T0 = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -112,6 +113,19 @@ def test_queues_join_broker_outbox_and_jobs() -> None:
     assert (payments["retrying"], payments["dlq_depth"], payments["stuck"]) == (5, 6, 3)
     assert (payments["paused"], payments["outbox"]["messages"], payments["jobs"]) == (True, 9, {"QUEUED": 4})
     assert (emails["depth"], emails["paused"], emails["jobs"]) == (0, False, {"DEAD": 1})
+
+
+def test_what_waits_on_a_shared_ladder_is_told_of_each_queue_with_the_ladders_name() -> None:
+    ladder = Ladder(steps=2, shared="slow")
+    topology = Topology((WorkQueue("a", ladder), WorkQueue("b", ladder), WorkQueue("c")))
+    broker = {
+        "slow.retry.250ms": QueueCounts(messages=2),
+        "slow.retry.500ms": QueueCounts(messages=3, stuck=1),
+    }
+    shown = queues_view(topology, broker, [], [], ())
+    assert [(queue["name"], queue["ladder"], queue["retrying"], queue["stuck"]) for queue in shown] == [
+        ("a", "slow", 5, 1), ("b", "slow", 5, 1), ("c", None, 0, 0)
+    ]  # fmt: skip
 
 
 def test_queues_without_the_broker_say_null_not_zero() -> None:

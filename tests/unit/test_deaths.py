@@ -10,6 +10,7 @@ import pytest
 from tests.support.small_topology import TOPOLOGY
 from topology.deaths import Death, deaths, target_of
 from topology.identity import has_identity, letter_key
+from topology.spec import Ladder, Topology, WorkQueue
 from topology.wire import properties
 
 WHEN = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -61,6 +62,19 @@ def test_where_a_letter_goes_back_to(
 ) -> None:
     history = (Death(died_in, "rejected", "", (), 1, None),) if died_in else ()
     assert target_of(TOPOLOGY, drained_from, history, routing_key) == target
+
+
+@pytest.mark.parametrize(
+    ("routing_key", "target"),
+    [("0.1.a.b", "a.b"), ("0.1.b", "b"), ("b", "b"), ("0.1.gone", None), ("2.b", None)],
+)
+def test_a_letter_of_a_shared_ladder_goes_back_to_the_queue_that_its_key_names(
+    routing_key: str, target: str | None
+) -> None:
+    ladder = Ladder(steps=2, shared="slow")
+    topology = Topology((WorkQueue("a.b", ladder), WorkQueue("b", ladder)))
+    history = (Death("slow.retry.250ms", "expired", "", (), 1, None),)
+    assert target_of(topology, "redrive.unrouted.dlq", history, routing_key) == target
 
 
 def test_a_redelivery_has_the_same_key_whatever_the_counters_say() -> None:

@@ -1,12 +1,15 @@
 """The compiled topology holds what nothing may take from it, and a wrong spec names its field."""
 
+import re
+
 import pytest
 
-from topology.catalogue import TOPOLOGY, SyncInventory
-from topology.entities import compile_topology
+from topology.catalogue import TOPOLOGY
+from topology.entities import Argument, Entities, compile_topology
 from topology.errors import InvalidTopologyError, UnknownQueueError
-from topology.names import UNROUTED_DLQ, dead_letter_queues, work_queue_of
-from topology.spec import JobType, Ladder, Topology, WorkQueue
+from topology.kombu_entities import task_queues
+from topology.names import UNROUTED_DLQ, dead_letter_queues, work_queues_of
+from topology.spec import Ladder, Topology, WorkQueue
 
 ENTITIES = compile_topology(TOPOLOGY)
 QUEUES = {queue.name: queue.arguments for queue in ENTITIES.queues}
@@ -68,47 +71,16 @@ def test_a_time_scale_that_leaves_no_ttl_is_refused() -> None:
 
 
 def test_ladder_names_lead_back_to_their_work_queue() -> None:
-    assert work_queue_of(TOPOLOGY, "payments.retry.250ms") == "payments"
-    assert work_queue_of(TOPOLOGY, "payments.dlq") == "payments"
-    assert work_queue_of(TOPOLOGY, "somebody.else") is None
+    assert work_queues_of(TOPOLOGY, "payments.retry.250ms") == ("payments",)
+    assert work_queues_of(TOPOLOGY, "payments.dlq") == ("payments",)
+    assert work_queues_of(TOPOLOGY, "somebody.else") == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("", "name"), ("a b", "name"), ("a..b", "name"), ("amq.x", "reserved"), ("redrive.x", "reserved"),
-     ("x" * 240, "bytes")],
-)  # fmt: skip
-def test_a_bad_queue_name_is_refused(name: str, words: str) -> None:
-    with pytest.raises(InvalidTopologyError, match=words):
-        WorkQueue(name)
-
-
-@pytest.mark.parametrize(("steps", "longest"), [(1, 231), (12, 231), (13, 229), (20, 215)])
-def test_the_longest_name_makes_no_name_or_key_that_amqp_cannot_carry(steps: int, longest: int) -> None:
-    ladder = Ladder(tick_ms=250, steps=steps)
-    entities = compile_topology(Topology((WorkQueue("x" * longest, ladder),)))
-
-    names = [queue.name for queue in entities.queues] + [exchange.name for exchange in entities.exchanges]
-    keys = [binding.routing_key for binding in entities.bindings]
-    assert max(len(word) for word in (*names, *keys)) <= 255
-    with pytest.raises(InvalidTopologyError, match=f"over {longest} bytes"):
-        WorkQueue("x" * (longest + 1), ladder)
-
-
-@pytest.mark.parametrize("field", ["delivery_limit", "prefetch", "watermark"])
-def test_a_number_out_of_range_names_queue_and_field(field: str) -> None:
-    with pytest.raises(InvalidTopologyError, match=f"'payments': {field} is 0"):
-        WorkQueue("payments", **{field: 0})  # type: ignore[arg-type]
-
-
-def test_two_queues_that_derive_one_name_are_refused() -> None:
-    with pytest.raises(InvalidTopologyError, match=r"both derive 'a\.dlq'"):
-        Topology((WorkQueue("a"), WorkQueue("a.dlq")))
-
-
-def test_a_job_for_an_unknown_queue_is_refused() -> None:
-    with pytest.raises(InvalidTopologyError, match="'emial' is not in the topology"):
-        Topology((WorkQueue("email"),), (JobType("send", "emial", SyncInventory),))
+def test_a_shared_ladder_is_of_each_queue_that_shares_it() -> None:
+    ladder = Ladder(shared="slow")
+    topology = Topology((WorkQueue("a", ladder), WorkQueue("b", ladder), WorkQueue("c")))
+    assert work_queues_of(topology, "slow.retry.8s") == ("a", "b")
+    assert work_queues_of(topology, "a.dlq") == ("a",)
 
 
 def test_an_unknown_queue_is_named_with_those_that_exist() -> None:
@@ -116,7 +88,100 @@ def test_an_unknown_queue_is_named_with_those_that_exist() -> None:
         TOPOLOGY.queue("emial")
 
 
-@pytest.mark.parametrize(("tick_ms", "steps"), [(0, 12), (250, 0), (250, 21)])
-def test_a_ladder_out_of_bounds_is_refused(tick_ms: int, steps: int) -> None:
-    with pytest.raises(InvalidTopologyError, match="ladder"):
-        Ladder(tick_ms, steps)
+def compiled(*queues: WorkQueue) -> Entities:
+    return compile_topology(Topology(queues))
+
+
+def arguments(entities: Entities, name: str) -> dict[str, Argument]:
+    (found,) = [queue.arguments for queue in entities.queues if queue.name == name]
+    return found
+
+
+def test_a_quorum_work_queue_has_every_argument_of_the_design() -> None:
+    assert arguments(compiled(WorkQueue("jobs", delivery_limit=7)), "jobs") == {
+        "x-queue-type": "quorum",
+        "x-dead-letter-exchange": "jobs.dlx",
+        "x-dead-letter-routing-key": "jobs",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-delivery-limit": 7,
+    }
+
+
+def test_a_classic_work_queue_has_the_arguments_that_it_knows_and_quorum_queues_around_it() -> None:
+    entities = compiled(
+        WorkQueue("jobs", Ladder(steps=2), type="classic", classic_reason="priorities", max_priority=5)
+    )
+
+    assert arguments(entities, "jobs") == {
+        "x-queue-type": "classic",
+        "x-dead-letter-exchange": "jobs.dlx",
+        "x-dead-letter-routing-key": "jobs",
+        "x-max-priority": 5,
+    }
+    assert {queue.type for queue in entities.queues if queue.name != "jobs"} == {"quorum"}
+
+
+def test_a_single_active_consumer_is_an_argument() -> None:
+    alone = compiled(WorkQueue("jobs", single_active_consumer=True))
+    assert arguments(alone, "jobs")["x-single-active-consumer"] is True
+    assert "x-single-active-consumer" not in QUEUES["payments"]
+
+
+def test_what_may_change_without_a_migration_is_one_policy_of_exactly_that_queue() -> None:
+    entities = compiled(
+        WorkQueue("a.jobs", message_ttl_s=0.5, consumer_timeout_s=3_600, time_limit_s=3_000),
+        WorkQueue("b", message_ttl_s=60),
+        WorkQueue("c"),
+    )
+
+    a, b = entities.policies
+    assert (a.name, a.apply_to, a.priority) == ("redrive.a.jobs", "queues", 10)
+    assert a.definition == {"message-ttl": 500, "consumer-timeout": 3_600_000}
+    assert (b.name, b.definition) == ("redrive.b", {"message-ttl": 60_000})
+    matched = [queue.name for queue in entities.queues if re.search(a.pattern, queue.name)]
+    assert matched == ["a.jobs"]
+    assert re.search(a.pattern, "axjobs") is None
+
+
+def test_a_shared_ladder_is_declared_once_and_leads_to_each_of_its_queues() -> None:
+    ladder = Ladder(steps=3, shared="slow")
+    entities = compiled(WorkQueue("a", ladder), WorkQueue("b", ladder), WorkQueue("own", Ladder(steps=1)))
+
+    steps = [queue.name for queue in entities.queues if ".retry." in queue.name]
+    assert steps == ["slow.retry.250ms", "slow.retry.500ms", "slow.retry.1s", "own.retry.250ms"]
+    ends = {(b.routing_key, b.destination) for b in entities.bindings if b.source == "slow.due"}
+    assert ends == {("3x250.*.*.*.a", "a"), ("3x250.*.*.*.b", "b")}
+
+
+def test_nothing_refers_to_what_is_declared_after_it() -> None:
+    """Declared one by one, a queue that exists has its exchange, and a binding has both its ends."""
+    ladder = Ladder(steps=2, shared="slow")
+    entities = compiled(WorkQueue("a", ladder), WorkQueue("b", ladder), WorkQueue("c", Ladder(steps=2)))
+
+    declared: set[str] = set()
+    for exchange in entities.exchanges:
+        assert exchange.arguments.get("alternate-exchange", "redrive.unrouted") in {*declared, exchange.name}
+        declared.add(exchange.name)
+    for queue in entities.queues:
+        assert queue.arguments.get("x-dead-letter-exchange", "redrive.unrouted") in declared
+    names = {queue.name for queue in entities.queues}
+    for binding in entities.bindings:
+        assert binding.source in declared
+        assert binding.destination in (names if binding.kind == "queue" else declared)
+
+
+def test_celery_gets_each_queue_with_its_arguments_and_declares_none_of_it() -> None:
+    topology = Topology((
+        WorkQueue("fast", max_priority=3, type="classic", classic_reason="x", single_active_consumer=True),
+        WorkQueue("slow", Ladder(steps=2)),
+    ))  # fmt: skip
+    entities = compile_topology(topology)
+
+    queues = task_queues(topology)
+
+    assert [queue.name for queue in queues] == ["fast", "slow"]
+    for queue in queues:
+        assert queue.queue_arguments == arguments(entities, queue.name)
+        assert (queue.no_declare, queue.exchange.no_declare) == (True, True)
+        assert (queue.exchange.name, queue.routing_key) == ("", queue.name)

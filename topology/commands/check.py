@@ -8,26 +8,43 @@ import click
 
 from topology import exits
 from topology.commands.configured import configured, fail
-from topology.declare import missing
+from topology.commands.plan import NEXT
 from topology.errors import TopologyError
+from topology.plan.changes import Change
+from topology.plan.compare import compare
+from topology.plan.look import look
+from topology.plan.text import difference_text
+
+WORDS = {"create": "MISSING", "set": "MISSING OR DIFFERENT", "conflict": "CONFLICT", "warning": "WARNING"}
 
 
 @click.command("check")
 def check_command() -> None:
-    """Look for missing exchanges and queues, by name; `apply` tells of other arguments.
+    """Whether the broker has what the topology needs, as `plan` sees it.
 
-    One `thing: OK` a line; exit 3 when something is missing on the broker.
+    One `thing: OK` a line. Exit 3: something is missing; 4: something is another than it should be.
     """
     settings, _, entities = configured()
     click.echo(f"topology {settings.topology}: OK ({len(entities.queues)} queues)")
     try:
-        absent = missing(settings.address, entities)
+        have = look(settings, entities)
     except TopologyError as error:
         fail("check", error, exits.FAILED)
-    click.echo(f"broker {settings.address}: OK")
-    for name in absent:
-        click.echo(f"{name}: MISSING", err=True)
-    if absent:
-        click.echo("Run: topology apply", err=True)
-        sys.exit(exits.CHANGES)
+    click.echo(f"broker {settings.address}: OK (RabbitMQ {have.version})")
+    found = compare(entities, have)
+    for change in found.changes:
+        if change.kind in WORDS:
+            click.echo(_line(change), err=True)
+    for words in found.not_seen:
+        click.echo(f"NOT SEEN {words}")
+    if following := NEXT.get(found.exit_code):
+        click.echo(f"Run: {following}", err=True)
+        sys.exit(found.exit_code)
     click.echo("entities: OK")
+
+
+def _line(change: Change) -> str:
+    said = [difference_text(difference) for difference in change.differences]
+    said += [change.note] if change.note else []
+    more = f" ({'; '.join(said)})" if said else ""
+    return f"{change.entity} {change.name}: {WORDS[change.kind]}{more}"

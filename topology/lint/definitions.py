@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from topology.lint.finding import Finding
+
 # Values as JSON has them: RabbitMQ checks their types only when it declares or imports.
 Arguments = Mapping[str, object]
 
@@ -89,10 +91,13 @@ class Definitions:
 
     Attributes:
         source: where it was read, for messages: a file's name, a URL without its password, `module:NAME`.
+        origin: a definitions file, a live broker, or a topology in code.
         rabbitmq_version: of the broker that wrote it, where it says so.
+        problems: what reading it found: fields of a wrong type, names that stand twice.
     """
 
     source: str
+    origin: Literal["file", "broker", "code"] = "file"
     rabbitmq_version: str | None = None
     vhosts: tuple[VirtualHost, ...] = ()
     queues: tuple[Queue, ...] = ()
@@ -101,3 +106,4 @@ class Definitions:
     policies: tuple[Policy, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     users: tuple[User, ...] = ()
+    problems: tuple[Finding, ...] = ()

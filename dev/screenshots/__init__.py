@@ -1,0 +1,1 @@
+"""Pictures of the management UI for the documents: `python -m dev.screenshots`."""

@@ -1,0 +1,59 @@
+"""Letters that the broker cannot hand on are in no queue that is drained: the consumer tells of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.databases import Database
+from tests.support.graveyard import Graveyard, order
+from tests.support.processes import Processes
+from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def graveyard(vhost: Vhost, database: Database, processes: Processes) -> Graveyard:
+    return Graveyard(vhost, database, processes)
+
+
+def delete(graveyard: Graveyard, kind: str, name: str) -> None:
+    graveyard.vhost.management.delete(f"/api/{kind}/{graveyard.vhost.vhost}/{name}").raise_for_status()
+
+
+def test_stuck_letters_are_told_of_by_the_consumer_and_by_check_until_they_move(graveyard: Graveyard) -> None:
+    assert "stuck letters: OK (none)" in graveyard.dlq("check").stdout
+    consumer = graveyard.start()
+    delete(graveyard, "exchanges", "orders.dlx")
+    for number in range(2):
+        graveyard.bury("orders", order(f"job-{number}"))
+
+    told = "dead letters cannot reach the dead-letter exchange. Run: topology verify"
+    consumer.wait_for_log(told, 60)
+    check = graveyard.dlq("check")
+
+    assert "action=letters_stuck queue=orders letters=2" in consumer.log
+    assert check.returncode == 1
+    assert f"queue orders: 2 {told}" in check.stdout
+    delete(graveyard, "queues", "orders")
+    consumer.wait_for_log("action=letters_moved queue=orders", 60)
+    assert consumer.log.count(told) == 1
+
+
+def test_a_management_api_that_is_away_is_told_once_and_letters_are_drained(graveyard: Graveyard) -> None:
+    consumer = graveyard.start(REDRIVE_MANAGEMENT_URL="http://127.0.0.1:1")
+    consumer.wait_for_log("stuck letters cannot be seen: nothing answers at http://127.0.0.1:1")
+
+    graveyard.bury("orders", order("job-1"))
+
+    graveyard.until_stored(1)
+    assert consumer.log.count("cannot be seen") == 1
+
+
+def test_without_the_management_api_s_address_neither_starts(graveyard: Graveyard) -> None:
+    del graveyard.settings["REDRIVE_MANAGEMENT_URL"]
+
+    for arguments in (("consume",), ("check",)):
+        refused = graveyard.dlq(*arguments)
+        assert refused.returncode == 2
+        assert "REDRIVE_MANAGEMENT_URL: Field required" in refused.stderr
+    eventually(lambda: graveyard.vhost.consumers("orders.dlq") == 0, 5, "nothing consumes")

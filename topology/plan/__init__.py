@@ -1,0 +1,1 @@
+"""What `apply` would change on a broker, and where it cannot without a migration."""
