@@ -15,6 +15,7 @@ from storage.outbox import OutboxRow
 from topology.broker_errors import BrokerAway, ChannelClosed
 from topology.connection import BrokerConnection
 from topology.errors import UnknownQueueError
+from topology.migrate.gate import is_gated
 from topology.spec import Topology
 
 # A depth is asked for again after this long. In between we count what we publish ourselves; other
@@ -38,7 +39,7 @@ class Backpressure:
 
     @property
     def paused(self) -> tuple[str, ...]:
-        """Queues that were at or above their watermark when last looked at."""
+        """Queues that were at or above their watermark, or being migrated, when last looked at."""
         return tuple(sorted(name for name, depth in self._depths.items() if depth.room <= 0))
 
     async def refresh(self, connection: BrokerConnection) -> None:
@@ -76,16 +77,20 @@ class Backpressure:
 
     async def _ask(self, connection: BrokerConnection, queue: str) -> int:
         try:
-            watermark = self._topology.queue(queue).watermark
-        except UnknownQueueError:
-            watermark = 10**9  # a queue of an earlier topology: its jobs were accepted all the same
-        try:
             async with asyncio.timeout(ANSWER_S):
-                state = await connection.inspect(queue)
-        except ChannelClosed:
-            return watermark  # missing: the publish will be returned as unroutable, and the row says so
+                return 0 if await is_gated(connection, queue) else await self._room(connection, queue)
         except TimeoutError as error:
             raise BrokerAway(
                 f"the broker did not tell the depth of {queue!r} within {ANSWER_S:g} s"
             ) from error
+
+    async def _room(self, connection: BrokerConnection, queue: str) -> int:
+        try:
+            watermark = self._topology.queue(queue).watermark
+        except UnknownQueueError:
+            watermark = 10**9  # a queue of an earlier topology: its jobs were accepted all the same
+        try:
+            state = await connection.inspect(queue)
+        except ChannelClosed:
+            return watermark  # missing: the publish will be returned as unroutable, and the row says so
         return watermark - state.messages

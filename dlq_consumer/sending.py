@@ -10,7 +10,14 @@ from typing import Literal
 
 from dlq_consumer.reading import as_task
 from storage.replay_steps import Outgoing
-from topology.broker_errors import ChannelClosed, NotPublishable, NotSent, OutcomeUnknown, Refused
+from topology.broker_errors import (
+    BrokerError,
+    ChannelClosed,
+    NotPublishable,
+    NotSent,
+    OutcomeUnknown,
+    Refused,
+)
 from topology.delivery import TaskMessage
 from topology.headers import Attempt
 from topology.messages import Message
@@ -41,19 +48,35 @@ class Sender:
 
     async def send(self, items: Sequence[Outgoing]) -> list[Sent]:
         """Publish all, confirmed and mandatory, to the default exchange."""
+        async with self._turn:
+            waits = {
+                target: why
+                for target in {item.target for item in items}
+                if (why := await self._gated(target))
+            }
+            results = [
+                Sent(item.token, "unsent", waits[item.target]) for item in items if item.target in waits
+            ]
+            return results + await self._send([item for item in items if item.target not in waits])
+
+    async def _gated(self, target: str) -> str:
+        """Why nothing is to be sent to `target` now; "" where nothing is in the way."""
+        try:
+            return f"queue {target!r} is being migrated" if await self._publisher.is_gated(target) else ""
+        except BrokerError as error:
+            return str(error)
+
+    async def _send(self, items: Sequence[Outgoing]) -> list[Sent]:
         large = [item for item in items if len(item.body) > ALONE_BYTES]
         small = [item for item in items if len(item.body) <= ALONE_BYTES]
-        async with self._turn:
-            results = list(
-                await asyncio.gather(*(self._publish(item, alone=len(small) == 1) for item in small))
-            )
-            results += [await self._publish(item, alone=True) for item in large]
-            by_token = {item.token: item for item in items}
-            # A job's message may go out twice: so the culprit is found by sending each alone.
-            for index, result in enumerate(results):
-                item = by_token[result.token]
-                if result.what == "unsent" and result.why.startswith(_CLOSED) and item.generation is not None:
-                    results[index] = await self._publish(item, alone=True)
+        results = list(await asyncio.gather(*(self._publish(item, alone=len(small) == 1) for item in small)))
+        results += [await self._publish(item, alone=True) for item in large]
+        by_token = {item.token: item for item in items}
+        # A job's message may go out twice: so the culprit is found by sending each alone.
+        for index, result in enumerate(results):
+            item = by_token[result.token]
+            if result.what == "unsent" and result.why.startswith(_CLOSED) and item.generation is not None:
+                results[index] = await self._publish(item, alone=True)
         return results
 
     async def _publish(self, item: Outgoing, *, alone: bool) -> Sent:

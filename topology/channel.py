@@ -103,8 +103,11 @@ class BrokerChannel:
             "queue.bind", lambda done: self._channel.queue_bind(queue, exchange, routing_key, callback=done)
         )
 
-    async def consume(self, queue: str, on_delivery: Callable[[Delivery], None]) -> Consumer:
-        """Start a consumer with manual acknowledgement.
+    async def consume(
+        self, queue: str, on_delivery: Callable[[Delivery], None], *, priority: int = 0
+    ) -> Consumer:
+        """Start a consumer with manual acknowledgement. Others get messages only while none of a higher
+        `priority` can take them (https://www.rabbitmq.com/docs/consumer-priority).
 
         `on_delivery` runs on the loop and must neither block nor raise: an exception ends the connection.
         Raises ChannelClosed if the queue is missing (404) or exclusively taken (403).
@@ -125,7 +128,13 @@ class BrokerChannel:
 
         reply = await self._call(
             "basic.consume",
-            lambda done: self._channel.basic_consume(queue, deliver, auto_ack=False, callback=done),
+            lambda done: self._channel.basic_consume(
+                queue,
+                deliver,
+                auto_ack=False,
+                arguments={"x-priority": priority} if priority else None,
+                callback=done,
+            ),
         )
         consumer = Consumer(queue, reply.method.consumer_tag, self._loop.create_future())
         self._consumers[consumer.tag] = consumer
@@ -177,6 +186,12 @@ class BrokerChannel:
                 exchange, routing_key, body, cast(Any, RawProperties(properties)), mandatory=True
             )
         )
+
+    async def rpc(self, method: str, *arguments: Any, **named: Any) -> Any:
+        """The reply to any other method of pika's channel, such as `queue_bind`. Raises ChannelClosed if the
+        broker refuses it; the channel is gone then."""
+        call = getattr(self._channel, method)
+        return await self._call(method, lambda done: call(*arguments, callback=done, **named))
 
     async def close(self) -> None:
         """Close the channel; what was not settled goes back to its queue."""

@@ -14,6 +14,7 @@ SUBCOMMANDS = {
     "explain": "topology.commands.explain:explain_command",
     "graph": "topology.commands.graph:graph_command",
     "lint": "topology.commands.lint:lint_command",
+    "migrate": "topology.commands.migrate:migrate_command",
     "plan": "topology.commands.plan:plan_command",
     "render": "topology.commands.render:render_command",
     "verify": "topology.commands.verify:verify_command",

@@ -15,6 +15,9 @@ REPLAY = "redrive-replay"
 PUBLISH = "redrive-publish"
 # The uuid of a probe of `topology verify`; see topology/probe.py.
 PROBE = "redrive-probe"
+# While a queue is migrated: the property list and the routing key that its message has, as bytes.
+MOVED = "redrive-moved"
+MOVED_KEY = "redrive-moved-key"
 
 # Written by a broker when it dead-letters; stripped before any republish, since a broker up to 3.12
 # (and again from 3.13.3) would go on counting from them.

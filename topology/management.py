@@ -14,8 +14,8 @@ from topology.management_url import LOOPBACK, ManagementUrl
 
 TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
-# The definitions of about 250,000 queues.
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
+# The definitions of about 100,000 queues.
+MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 
 class ManagementError(TopologyError):

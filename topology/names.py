@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 # what nothing else is bound for arrives here instead of being dropped.
 UNROUTED = "redrive.unrouted"
 UNROUTED_DLQ = "redrive.unrouted.dlq"
+# An exclusive queue of the one migration that may run in a vhost.
+MIGRATING = "redrive.migrating"
 
 
 def dlx(queue: str) -> str:
@@ -40,6 +42,16 @@ def step(queue: str, ladder: Ladder, number: int) -> str:
 def policy(queue: str) -> str:
     """The policy that holds a work queue's tunable values."""
     return f"redrive.{queue}"
+
+
+def moving(queue: str) -> str:
+    """The queue that holds a queue's messages while it is migrated, and the exchange that leads back."""
+    return f"{queue}.moving"
+
+
+def gate(queue: str) -> str:
+    """An exclusive queue that is there while `queue` is migrated: no publishing straight to `queue` then."""
+    return f"{queue}.gate"
 
 
 def own_names(queue: WorkQueue) -> Iterator[str]:

@@ -25,6 +25,7 @@ from topology.confirms import Confirms, Flight
 from topology.connection import BrokerConnection, connect_persistently
 from topology.headers import PUBLISH, REPLAY
 from topology.messages import Message
+from topology.migrate.gate import is_gated
 from topology.wire import MalformedProperties, NotEncodable, split
 from topology.wire_encode import short_string
 
@@ -110,6 +111,16 @@ class Publisher:
         except asyncio.CancelledError:
             self._confirms.abandon(flight)
             raise
+
+    async def is_gated(self, queue: str) -> bool:
+        """Whether nothing is to be published straight to `queue` now (see `topology.migrate.gate`).
+
+        Raises:
+            BrokerAway: there is no connection to ask.
+        """
+        if self._connection is None or not self._connection.is_open:
+            raise BrokerAway(f"the publisher {self._name} is not connected")
+        return await is_gated(self._connection, queue)
 
     async def close(self) -> None:
         """Wait for what was sent, give up what was not (BrokerAway), disconnect."""

@@ -19,7 +19,12 @@ from topology.entities import Entities, Queue, compile_topology
 from topology.ladder import routing_key
 from topology.names import step
 from topology.plan.compare import COMPARED
-from topology.plan.probe import probe
+from topology.plan.probe import (
+    IMPOSSIBLE,
+    IMPOSSIBLE_EXCHANGE_ARGUMENT,
+    IMPOSSIBLE_QUEUE_ARGUMENT,
+    probe,
+)
 from topology.spec import Topology
 
 ENTITIES = compile_topology(SMALL)
@@ -261,6 +266,25 @@ def test_over_amqp_alone_each_argument_is_told_and_no_queue_is_made(vhost: Vhost
     assert exported(vhost) == before
 
 
+def test_the_declares_that_ask_for_arguments_make_nothing_where_the_entity_has_gone(vhost: Vhost) -> None:
+    """As when somebody deletes it between the passive declare and this one."""
+    before = exported(vhost)
+    address = AmqpAddress.parse(vhost.amqp_url)
+    wanted = [*ENTITIES.queues, Queue("classic", {"x-queue-type": "classic"})]
+    with connection(address, "test") as opened:
+        for queue in wanted:
+            arguments = {**queue.arguments, IMPOSSIBLE_QUEUE_ARGUMENT: IMPOSSIBLE}
+            with pytest.raises(ChannelClosedByBroker, match=r"406.*invalid arg"):
+                opened.channel().queue_declare(queue.name, durable=True, arguments=arguments)
+        for exchange in ENTITIES.exchanges:
+            arguments = {IMPOSSIBLE_EXCHANGE_ARGUMENT: IMPOSSIBLE}
+            with pytest.raises(ChannelClosedByBroker, match=r"406.*invalid type"):
+                opened.channel().exchange_declare(
+                    exchange.name, exchange.type, durable=True, arguments=arguments
+                )
+    assert exported(vhost) == before
+
+
 def test_over_amqp_alone_what_the_user_may_not_configure_is_not_seen(vhost: Vhost) -> None:
     applied(vhost)
     with user(vhost, tags="", configure="^jobs$") as limited:
@@ -282,9 +306,8 @@ def test_a_policy_of_somebody_else_that_limits_our_queues_is_a_warning(vhost: Vh
     warnings = {change["name"]: change for change in of(plan, "warning")}
     assert warnings["limits"]["differences"] == [{"argument": "max-length", "have": 1000, "want": None}]
     assert "jobs" in warnings["limits"]["note"]
-    assert warnings["old (operator)"]["differences"] == [
-        {"argument": "message-ttl", "have": 9000, "want": None}
-    ]
+    assert warnings["old"]["note"].startswith("an operator's; holds on ")
+    assert warnings["old"]["differences"] == [{"argument": "message-ttl", "have": 9000, "want": None}]
 
 
 def test_a_policy_that_takes_the_place_of_ours_is_a_warning(vhost: Vhost) -> None:
@@ -294,7 +317,7 @@ def test_a_policy_that_takes_the_place_of_ours_is_a_warning(vhost: Vhost) -> Non
     plan = planned(vhost, of="TTL_30")
 
     (warning,) = of(plan, "warning")
-    assert warning["name"] == "first (in place of redrive.jobs)"
+    assert (warning["name"], warning["note"]) == ("first", "in place of redrive.jobs; holds on jobs")
     assert {"argument": "message-ttl", "have": None, "want": 30_000} in warning["differences"]
 
 
@@ -335,7 +358,7 @@ def test_queues_of_a_former_topology_are_left_over_with_what_they_hold(vhost: Vh
         ("queue", "other.retry.250ms"), ("queue", "other.retry.500ms"),
         ("exchange", "other.dlx"), ("exchange", "other.due"),
         ("exchange", "other.retry.250ms"), ("exchange", "other.retry.500ms"),
-        ("policy", "redrive.jobs"),
+        ("policy", "redrive.jobs"), ("binding", "jobs.due → jobs (2x300.*.*.jobs)"),
     }  # fmt: skip
     (warning,) = of(plan, "warning")
     assert warning["name"] == "redrive.jobs"

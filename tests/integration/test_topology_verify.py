@@ -101,7 +101,7 @@ def without_dlq(live: Verifying) -> dict[str, str]:
 
 
 def without_step_binding(live: Verifying) -> dict[str, str]:
-    key = ".".join([*["*"] * 7, "1", *["*"] * 2, "#"])
+    key = ".".join(["10x100", *["*"] * 7, "1", *["*"] * 2, "#"])
     live.unbind("work.retry.400ms", "work.retry.400ms", key)
     why = f"work.retry.400ms → work.retry.400ms (binding '{key}')"
     return {
@@ -111,7 +111,7 @@ def without_step_binding(live: Verifying) -> dict[str, str]:
 
 
 def without_way_down(live: Verifying) -> dict[str, str]:
-    key = ".".join([*["*"] * 7, "0", *["*"] * 2, "#"])
+    key = ".".join(["10x100", *["*"] * 7, "0", *["*"] * 2, "#"])
     live.unbind("work.retry.400ms", "work.retry.200ms", key, "e")
     why = f"work.retry.400ms → work.retry.200ms (binding '{key}')"
     came_out = f"came out in redrive.unrouted.dlq: {why}: it is missing"
@@ -127,7 +127,7 @@ def without_step_exchange(live: Verifying) -> dict[str, str]:
 
 
 def without_due_binding(live: Verifying) -> dict[str, str]:
-    key = ".".join(["*"] * 10 + ["work"])
+    key = ".".join(["10x100", *["*"] * 10, "work"])
     live.unbind("work.due", "work", key)
     why = f"work.due → work (binding '{key}')"
     return {

@@ -115,6 +115,21 @@ def test_keys_are_kept_on_the_way_through_a_headers_exchange() -> None:
     assert len(cycle.loop) == 2
 
 
+def test_loops_that_share_queues_in_a_row_are_one_cycle() -> None:
+    given = broker(
+        queue("w1", dead_letter_exchange="first"),
+        queue("w3", dead_letter_exchange="second"),
+        queue("w2", dead_letter_exchange="both"),
+        *(queue(name, message_ttl=1, dead_letter_exchange="") for name in ("delay1", "delay2")),
+        *(exchange(name, "fanout") for name in ("first", "both", "second")),
+        bind("first", "delay1"),
+        bind("both", "delay1"),
+        bind("both", "delay2"),
+        bind("second", "delay2"),
+    )
+    assert [cycle.queues for cycle in cycles(given)] == [("delay1", "delay2", "w1", "w2", "w3")]
+
+
 def test_cycles_that_share_no_queue_are_told_apart() -> None:
     given = broker(
         *(

@@ -189,7 +189,7 @@ def test_what_is_no_definitions_file_is_refused_in_one_line(content: bytes, said
 
 
 def test_a_file_over_the_limit_is_refused_before_it_is_parsed() -> None:
-    assert "larger than 64 MiB" in refusal(b" " * (MAX_BYTES + 1))
+    assert "larger than 32 MiB" in refusal(b" " * (MAX_BYTES + 1))
 
 
 @pytest.mark.parametrize(

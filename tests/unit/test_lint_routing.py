@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.definitions import VHOST, bind, broker, exchange, queue
 from topology.lint.broker import Broker
+from topology.lint.fates import held_keys
 from topology.lint.keys import ANY, Keys, exactly, topic
 from topology.lint.routing import Routing, route
 
@@ -131,6 +132,10 @@ class TestAlternateExchange:
         assert loss.reason == "no_binding"
         assert loss.path[-1] == "exchange 'gone' does not exist"
 
+    def test_may_be_the_default_exchange_which_then_leads_nowhere(self) -> None:
+        given = broker(queue("a"), exchange("x", alternate=""), bind("", "a", "a"))
+        assert send(given, "x", "a").verdict == "lost"
+
     def test_may_have_one_of_its_own(self) -> None:
         given = broker(
             queue("q"),
@@ -218,3 +223,23 @@ class TestSeveralKeys:
             bind("x", "q", "b"),
         )
         assert send(given, "x", frozenset({topic("a.#")})).verdict == "delivered"
+
+
+class TestManyExchanges:
+    """In a row, as nobody builds them: no recursion, and no path without end."""
+
+    def chain(self, length: int) -> Broker:
+        return broker(
+            *(exchange(f"x{number}", "fanout") for number in range(length)),
+            *(bind(f"x{number}", f"x{number + 1}", to="exchange") for number in range(length - 1)),
+            queue("q", dead_letter_exchange=f"x{length - 1}"),
+            bind(f"x{length - 1}", "q"),
+        )
+
+    def test_a_few_hundred_are_followed(self) -> None:
+        assert reached(send(self.chain(400), "x0", "a")) == ["q"]
+
+    def test_thousands_are_undecided(self) -> None:
+        given = self.chain(3_000)
+        assert send(given, "x0", "a").verdict == "undecided"
+        assert held_keys(given, given.vhosts[VHOST].queues["q"]) == ANY

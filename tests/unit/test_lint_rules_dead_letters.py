@@ -132,6 +132,18 @@ def test_what_keys_come_through_a_fanout_is_unknown_and_no_alarm() -> None:
     assert notes(*things)["DLX-PARTIAL"] == ["queue 'work'"]
 
 
+def test_a_ladder_of_delay_queues_reads_words_that_only_its_publishers_choose() -> None:
+    step = q("retry.1s", {"x-message-ttl": 1_000, **dead_letters_to("due")})
+    steps = (
+        x("retry", "topic"),
+        bind("retry", "retry.1s", "1.#"),
+        x("due", "topic"),
+        bind("due", "work", "*.work"),
+    )
+    assert alarms(q("work"), step, *steps) == {}
+    assert notes(q("work"), step, *steps)["DLX-PARTIAL"] == ["queue 'retry.1s'"]
+
+
 def test_headers_bindings_that_look_into_the_message_are_undecided() -> None:
     by_header = bind("dead", "work.dlq", "", {"x-match": "all", "kind": "order"})
     things = (WORK, x("dead", "headers"), q("work.dlq"), by_header)

@@ -9,6 +9,7 @@ import pytest
 from tests.support.lint_fixtures import (
     NEWEST,
     OLDEST,
+    Thing,
     alarms,
     bind,
     by_code,
@@ -26,6 +27,7 @@ from tests.support.lint_fixtures import (
 from topology.lint.definitions import Exchange, Parameter, Policy, Queue, User
 from topology.lint.finding import Finding
 from topology.lint.run import lint
+from topology.lint.target import Target
 
 
 @pytest.mark.parametrize("name", ["x-max-retries", "x-ha-policy", "queue-mode", "x-dead-letter-exchang"])
@@ -91,7 +93,7 @@ def test_quorum_queues_and_streams_cannot_be_temporary(queue: Queue) -> None:
 def test_classic_queues_have_one_copy() -> None:
     found = only(findings(q("a"), q("b"), quorum("c")), "SINGLE-COPY")
     assert (found.severity, found.entity) == ("info", "vhost '/'")
-    assert "2 classic queues" in found.message
+    assert "2 of them" in found.message
 
 
 def test_a_binding_to_what_is_not_there() -> None:
@@ -152,6 +154,18 @@ def test_an_exchange_type_of_a_plugin_is_noted() -> None:
     assert alarms(delayed, q("work"), bind("later", "work", "a")) == {}
 
 
+def test_an_exchange_argument_that_is_refused() -> None:
+    wrong = x("events", "direct", {"alternate-exchange": 5})
+    found = findings(wrong, q("work"), bind("events", "work", "a"))
+    assert only(found, "EXCHANGE-ARGUMENT").severity == "error"
+    delayed = x("later", "x-delayed-message")
+    assert "x-delayed-type" in only(findings(delayed), "EXCHANGE-ARGUMENT").message
+
+
+def test_an_exchange_type_that_no_known_plugin_defines_is_an_alarm() -> None:
+    assert "XTYPE-PLUGIN" in alarms(x("odd", "x-odd"), q("work"), bind("odd", "work"))
+
+
 def test_a_virtual_host_that_the_file_does_not_make() -> None:
     without = replace(defined(q("work")), vhosts=())
     assert by_code(one for one in lint(without, NEWEST) if one.severity != "info") == {
@@ -178,6 +192,7 @@ def test_parameters_that_need_a_plugin_are_noted() -> None:
 def test_users() -> None:
     assert alarms(User("guest", ("administrator",))) == {"USER-GUEST-ADMIN": ["user 'guest'"]}
     assert alarms(User("guest", ())) == {}
+    assert alarms(User("admin", ("administrator",))) == {}
     assert alarms(User("app", ("management",), plaintext_password=True)) == {"USER-PLAINTEXT": ["user 'app'"]}
 
 
@@ -204,3 +219,16 @@ def test_no_secret_reaches_a_finding() -> None:
         policy("p", ".*", {"federation-upstream-pattern": 5}),
     ]
     assert secret not in repr(findings(*things))
+
+
+def test_a_finding_says_for_which_versions_it_holds() -> None:
+    said: dict[str, tuple[Thing, Target, str]] = {
+        "QUEUE-MODE": (q("work", {"x-queue-mode": "lazy"}), NEWEST, "3.12+"),
+        "ARG-UNSUPPORTED": (q("work", {"x-delivery-limit": 3}), OLDEST, "3.10+"),
+        "DROP-DELIVERY-LIMIT": (quorum("work"), NEWEST, "4.0+"),
+        "POLICY-UNKNOWN-KEY": (policy("p", "", {"consumer-timeout": 60_000}), OLDEST, "<3.13"),
+    }
+    for code, (thing, target, versions) in said.items():
+        assert only(findings(thing, target=target), code).versions == versions
+    own = quorum("work", {"x-delivery-limit": 3})
+    assert only(findings(own), "DROP-DELIVERY-LIMIT").versions == "3.10+"

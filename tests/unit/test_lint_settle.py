@@ -78,6 +78,16 @@ class TestCycle:
         )
         assert leave(given, "a", "expired") == Settled(kept=Counter(b=1))
 
+    def test_of_two_delays_has_no_end_before_3_13_when_a_rejection_led_into_it(self) -> None:
+        queues = (
+            queue("work", dead_letter_exchange="", dead_letter_routing_key="a"),
+            queue("a", message_ttl=1, dead_letter_exchange="", dead_letter_routing_key="b"),
+            queue("b", message_ttl=1, dead_letter_exchange="", dead_letter_routing_key="a"),
+        )
+        [why] = leave(broker(*queues, target=Target(3, 10)), "work").undecided
+        assert "still goes on" in why
+        assert leave(broker(*queues, target=Target(4, 3)), "work") == Settled(dropped=Counter({"cycle": 1}))
+
     def test_closes_at_the_last_death_in_the_target(self) -> None:
         assert closes_a_cycle("a", [("b", "expired"), ("a", "expired"), ("c", "rejected")])
         assert not closes_a_cycle("a", [("b", "rejected"), ("a", "expired")])
@@ -109,6 +119,17 @@ class TestFullQueue:
             quorum("none", max_length=0, overflow="reject-publish"),
         )
         assert leave(given, "q") == Settled(resting=Counter(none=1))
+
+    def test_that_gets_more_copies_than_it_has_room_for_is_undecided(self) -> None:
+        given = broker(
+            queue("q", dead_letter_exchange="amq.fanout"),
+            queue("a", message_ttl=1, dead_letter_exchange="", dead_letter_routing_key="short"),
+            queue("b", message_ttl=1, dead_letter_exchange="", dead_letter_routing_key="short"),
+            queue("short", max_length=1),
+            bind("amq.fanout", "a"),
+            bind("amq.fanout", "b"),
+        )
+        assert "room" in leave(given, "q").undecided[0]
 
     def test_of_length_0_passes_everything_on(self) -> None:
         given = broker(

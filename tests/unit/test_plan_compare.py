@@ -59,6 +59,21 @@ def test_an_empty_vhost_lacks_every_entity() -> None:
     assert plan.exit_code == exits.CHANGES
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_migration_that_was_interrupted_is_a_conflict_until_it_is_done(there: bool) -> None:
+    have = applied()
+    queues = {**have.queues, "jobs.moving": Queue("/", "jobs.moving")}
+    if not there:
+        del queues["jobs"]
+
+    plan = compare(ENTITIES, replace(have, queues=queues))
+
+    assert [(c.name, c.note) for c in plan.conflicts] == [
+        ("jobs", "its migration is under way or was interrupted: topology migrate goes on with it")
+    ]
+    assert plan.exit_code == exits.CONFLICT
+
+
 def test_what_was_not_seen_is_not_missing() -> None:
     plan = compare(ENTITIES, replace(applied(), bindings=None, policies=None))
 

@@ -236,4 +236,4 @@ def test_queues_that_share_a_ladder_have_it_probed_once_and_no_probe_has_a_work_
     assert [leg.routing_key for leg in legs[:2]] == [
         f"2x250.{bits}.redrive-probe-{RUN}" for bits in ("0.1", "1.0")
     ]
-    assert way_out(only, RUN).routing_key == f"*.*.redrive-probe-{RUN}"
+    assert way_out(only, RUN).routing_key == f"2x250.*.*.redrive-probe-{RUN}"

@@ -16,8 +16,9 @@ from topology.management import Management, ManagementRefusedError, ManagementUn
 from topology.plan.changes import Plan
 from topology.plan.compare import compare
 from topology.plan.look import look
-from topology.plan.policies import command, known, put
+from topology.plan.policies import command, put
 from topology.plan.text import change_lines
+from topology.releases import known_policies
 from topology.settings import TopologySettings
 
 RETRY_S = 2.0
@@ -64,7 +65,7 @@ def _apply(settings: TopologySettings, entities: Entities) -> Sequence[Policy]:
     if found.conflicts:
         lines = [line for change in found.conflicts for line in change_lines(change)]
         raise ConflictError("\n".join([f"{len(found.conflicts)} conflicts at {settings.address}", *lines]))
-    policies = known(entities.policies, have.release())
+    policies, _ = known_policies(entities.policies, have.release())
     unset = _set(settings, policies, found)
     apply(settings.address, entities)
     for change in found.of("left out"):

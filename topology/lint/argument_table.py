@@ -88,6 +88,8 @@ def row_of(name: str, target: Target) -> Row | None:
     if name == "x-queue-leader-locator" and target >= Target(3, 13):
         known = one_of("client-local", "balanced", "random", "least-leaders", "min-masters")
         return Row(known, row.types | _CLASSIC)
+    if name == "x-queue-type" and target.empty_type_is_default:
+        return Row(Wanted(row.wanted.words, one_of(*QUEUE_TYPES, "").judge), row.types)
     if name == "x-queue-mode" and target >= _4_3:
         return Row(row.wanted, row.types, checked=False)
     if name == "x-queue-version" and target >= _4_3:

@@ -104,7 +104,7 @@ def check_exchange(exchange: Exchange, target: Target) -> tuple[Problem, ...]:
     if "alternate-exchange" in exchange.arguments and not isinstance(alternate, str):
         found.append(Problem("wrong_type", "alternate-exchange", alternate, "an exchange's name", True))
     inner = exchange.arguments.get("x-delayed-type")
-    if kind == "x-delayed-message" and inner not in BUILT_IN:
+    if kind == "x-delayed-message" and not (isinstance(inner, str) and inner in BUILT_IN):
         what: ProblemKind = "incomplete" if inner is None else "bad_value"
         found.append(Problem(what, "x-delayed-type", inner, "direct, fanout, topic or headers", True))
     return tuple(found)

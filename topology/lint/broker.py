@@ -131,7 +131,7 @@ class Broker:
         identity = (queue.vhost, queue.name)
         found = self._queue_settings.get(identity)
         if found is None:
-            kind = queue_type(queue, self.vhosts[queue.vhost].default_queue_type)
+            kind = queue_type(queue, self.vhosts[queue.vhost].default_queue_type, self.target)
             found = queue_settings(queue, kind, self._policies[queue.vhost], self.target)
             self._queue_settings[identity] = found
         return found

@@ -29,6 +29,7 @@ _ALL = (
     Code("DLX-PARTIAL", "warning", "bindings take only some of the dead letters"),
     Code("DLX-ONLY-VIA-AE", "warning", "dead letters arrive only through an alternate exchange"),
     Code("DLX-UNDECIDED", "info", "where dead letters go depends on the message"),
+    Code("DLX-KEY-VARIES", "info", "a message sent to the queue by name dies with a key that is not bound"),
     Code("DLX-UNBOUND", "warning", "a dead-letter exchange has no binding"),
     Code("DLX-UNUSED", "warning", "nothing dead-letters to what is named a dead-letter exchange"),
     Code("DLX-AUTO-DELETE", "warning", "the dead-letter exchange goes with its last binding"),

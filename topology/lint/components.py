@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 N = TypeVar("N", bound=Hashable)
+K = TypeVar("K", bound=Hashable)
 
 
 def components(nodes: Iterable[N], onward: Callable[[N], Iterable[N]]) -> Iterator[list[N]]:
@@ -51,3 +52,23 @@ def _popped(stack: list[N], on_stack: set[N], node: N) -> list[N]:
         part.append(stack.pop())
         on_stack.discard(part[-1])
     return part
+
+
+def sharing(parts: Iterable[Sequence[N]], key: Callable[[N], K]) -> list[list[list[N]]]:
+    """Parts that have a key in common, directly or through others, together."""
+    leader: dict[K, K] = {}
+
+    def lead(at: K) -> K:
+        while leader.setdefault(at, at) != at:
+            leader[at] = leader[leader[at]]
+            at = leader[at]
+        return at
+
+    listed = [list(part) for part in parts]
+    for part in listed:
+        for node in part[1:]:
+            leader[lead(key(node))] = lead(key(part[0]))
+    groups: dict[K, list[list[N]]] = {}
+    for part in listed:
+        groups.setdefault(lead(key(part[0])), []).append(part)
+    return list(groups.values())

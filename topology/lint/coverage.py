@@ -8,8 +8,8 @@ from itertools import count
 
 from topology.lint.pattern import ANY_PATTERN, Pattern, Wild, Word
 
-# Beyond this nothing is believed to be uncovered: no false alarm.
-_MOST_STATES = 2_000
+# Words tried. Beyond, nothing is believed to be uncovered: no false alarm.
+_MOST_STEPS = 50_000
 
 
 def matches(pattern: Pattern, key: str) -> bool:
@@ -78,15 +78,16 @@ def _uncovered(pattern: Pattern, covers: tuple[Pattern, ...]) -> str | None:
     letters = [fresh, *(word for word in literals if word not in own), *sorted(own)]
     reading = _Reading(near)
     start = (0, reading.start)
-    seen = {start}
+    seen, steps = {start}, 0
     todo: list[tuple[tuple[int, int], tuple[str, ...]]] = [(start, ())]
     for (position, held), key in todo:  # grows while it is walked: breadth first, so the example is short
         rest = pattern.words[position:]
         if all(word is Wild.MANY for word in rest) and not held & reading.ends:
             return ".".join(key)
-        if len(seen) > _MOST_STATES:
-            return None
         for following, letter in _steps(rest, position, letters):
+            steps += 1
+            if steps > _MOST_STEPS:
+                return None
             then = held if letter is None else reading.after(held, letter)
             if (following, then) not in seen:
                 seen.add((following, then))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from topology.lint.broker import Broker
-from topology.lint.components import components
+from topology.lint.components import components, sharing
 from topology.lint.fates import Way, leaves_by, leaving
 from topology.lint.letters import Held, Letters
 from topology.lint.routed import Delivery
@@ -94,7 +94,7 @@ class _Graph:
         def onward(held: Held) -> Iterator[Held]:
             return (place for place, _ in self._edges[held] if place in allowed)
 
-        return _sharing(components(nodes, onward))
+        return sharing(components(nodes, onward), lambda held: (held.vhost, held.queue))
 
     def cycle(self, kind: CycleKind, group: _Group, automatic: Sequence[Way]) -> Cycle:
         part = min(group, key=lambda held: (len(held), held[0].queue))
@@ -133,23 +133,3 @@ class _Graph:
         while loop[-1][0] != start:
             loop.append(came[loop[-1][0]])
         return loop[::-1]
-
-
-def _sharing(parts: Iterable[Sequence[Held]]) -> list[_Group]:
-    """Parts that have a queue in common, directly or through others, together."""
-    leader: dict[tuple[str, str], tuple[str, str]] = {}
-
-    def lead(queue: tuple[str, str]) -> tuple[str, str]:
-        while leader.setdefault(queue, queue) != queue:
-            leader[queue] = leader[leader[queue]]
-            queue = leader[queue]
-        return queue
-
-    listed = [list(part) for part in parts]
-    for part in listed:
-        for held in part[1:]:
-            leader[lead((held.vhost, held.queue))] = lead((part[0].vhost, part[0].queue))
-    groups: dict[tuple[str, str], _Group] = {}
-    for part in listed:
-        groups.setdefault(lead((part[0].vhost, part[0].queue)), []).append(part)
-    return list(groups.values())

@@ -120,7 +120,7 @@ class _Sources:
         return min(both, key=lambda setting: setting.value, default=None)
 
 
-def queue_type(queue: Queue, default: str | None) -> Setting[QueueType]:
+def queue_type(queue: Queue, default: str | None, target: Target) -> Setting[QueueType]:
     """The `x-queue-type` argument, else the vhost's default for durable, shared queues, else classic."""
     written = _TYPE(queue.arguments.get("x-queue-type"))
     if written:
@@ -128,12 +128,17 @@ def queue_type(queue: Queue, default: str | None) -> Setting[QueueType]:
     named = _TYPE((default or "").removeprefix("rabbit_").removesuffix("_queue"))
     if (
         named
-        and "x-queue-type" not in queue.arguments
+        and target.imports_default_queue_type
+        and ("x-queue-type" not in queue.arguments or _empty_type(queue, target))
         and queue.durable
         and not (queue.exclusive or queue.auto_delete)
     ):
         return Setting(named, f"default of vhost '{queue.vhost}'")
     return Setting("classic", "default of RabbitMQ")
+
+
+def _empty_type(queue: Queue, target: Target) -> bool:
+    return target.empty_type_is_default and queue.arguments["x-queue-type"] == ""
 
 
 def queue_settings(

@@ -87,12 +87,12 @@ def fate(broker: Broker, queue: Queue, way: Way, keys: Keys | None = None) -> Fa
 def _route(broker: Broker, queue: Queue, dlx: str, keys: Keys | None) -> Routing:
     if keys is not None:
         return route(broker, queue.vhost, dlx, keys)
-    keys, widened = held_keys(broker, queue), broker.derived(Letters).widened(queue)
+    keys, unsure = held_keys(broker, queue), broker.derived(Letters).unsure(queue)
     routing = route(broker, queue.vhost, dlx, keys)
-    if widened is None or not routing.losses:
+    if not unsure or not routing.losses:
         return routing
     # Keys that may never come are no loss.
-    known = route(broker, queue.vhost, dlx, keys - {widened})
+    known = route(broker, queue.vhost, dlx, keys - unsure)
     return replace(routing, losses=known.losses if routing.deliveries else routing.losses)
 
 

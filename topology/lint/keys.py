@@ -32,6 +32,8 @@ __all__ = [
 
 # Beyond this an intersection is told too wide.
 _MOST_PATTERNS = 16
+# Each is compared with each.
+_MOST_COMPARED = 64
 
 
 @lru_cache(maxsize=65_536)
@@ -50,7 +52,6 @@ def subsumes(wide: Pattern, narrow: Pattern) -> bool:
     return not wide.exact and uncovered(narrow, (wide,)) is None
 
 
-@lru_cache(maxsize=65_536)
 def intersection(left: Pattern, right: Pattern) -> Keys:
     """The keys in both, as few patterns. Where that takes too many patterns, `left`: a wider set."""
     if left.head is not None and right.head is not None:
@@ -69,7 +70,10 @@ def intersection(left: Pattern, right: Pattern) -> Keys:
 
 
 def smallest(patterns: Iterable[Pattern]) -> Keys:
-    """The same keys without patterns that lie inside another one."""
+    """The same keys without patterns that lie inside another one; many patterns are left as they are."""
+    patterns = list(dict.fromkeys(patterns))
+    if len(patterns) > _MOST_COMPARED:
+        return frozenset(patterns)
     kept: list[Pattern] = []
     for pattern in patterns:
         if not any(subsumes(other, pattern) for other in kept):

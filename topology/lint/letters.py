@@ -27,6 +27,8 @@ from topology.lint.routes import Routes
 # Patterns of the dead letters in one queue. A chain of queues that each read one word of the key (a binary
 # retry ladder) would double them at every step: beyond this they become one that holds them all.
 _MOST_WIDE = 8
+# From exchange to exchange before a queue.
+_MOST_HOPS = 50
 
 
 class Held(NamedTuple):
@@ -48,7 +50,8 @@ class Letters:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._routes = broker.derived(Routes)
-        self._held: dict[tuple[str, str], dict[Pattern, None]] = defaultdict(dict)
+        # Whether letters with all these keys come; False: the pattern is, or comes of, a widened one.
+        self._held: dict[tuple[str, str], dict[Pattern, bool]] = defaultdict(dict)
         self._wide: dict[tuple[str, str], list[Pattern]] = defaultdict(list)
         self._widened: dict[tuple[str, str], Pattern] = {}
         self._todo: deque[Held] = deque()
@@ -58,9 +61,10 @@ class Letters:
     def held(self, queue: Queue) -> Keys:
         return frozenset(self._held[queue.vhost, queue.name])
 
-    def widened(self, queue: Queue) -> Pattern | None:
-        """The one of its patterns that holds more keys than the letters have: parts of it may never come."""
-        return self._widened.get((queue.vhost, queue.name))
+    def unsure(self, queue: Queue) -> Keys:
+        """Those of the held patterns that say more than the letters do: parts of them may never come."""
+        held = self._held[queue.vhost, queue.name]
+        return frozenset(pattern for pattern, sure in held.items() if not sure)
 
     def all(self) -> Iterator[Held]:
         for (vhost, queue), patterns in self._held.items():
@@ -113,17 +117,20 @@ class Letters:
                     and (wildcards or pattern.exact)
                     and (everything or pattern != ANY_PATTERN)
                 ):
-                    self._add(Held(vhost.name, queue, pattern))
+                    self._add(Held(vhost.name, queue, pattern), sure=True)
         while self._todo:
             at = self._todo.popleft()
-            if at.keys in self._held[at.vhost, at.queue]:  # not widened meanwhile
+            sure = self._held[at.vhost, at.queue].get(at.keys)
+            if sure is not None:  # not widened meanwhile
                 for place, _ in self._next(at):
-                    self._add(place if place.keys.exact else self._narrow_enough(place))
+                    narrow = place if place.keys.exact else self._narrow_enough(place)
+                    self._add(narrow, sure and narrow.keys != self._widened.get((at.vhost, narrow.queue)))
 
-    def _add(self, place: Held) -> None:
+    def _add(self, place: Held, sure: bool) -> None:
         patterns = self._held[place.vhost, place.queue]
-        if place.keys not in patterns:
-            patterns[place.keys] = None
+        known = patterns.get(place.keys)
+        if known is None or (sure and not known):
+            patterns[place.keys] = sure
             self._todo.append(place)
 
     def _narrow_enough(self, place: Held) -> Held:
@@ -167,17 +174,17 @@ class _Entering:
             taken = self._taken(binding.source, binding.routing_key)
             yield from ((pattern, by_letters) for pattern in taken)
 
-    def _taken(self, exchange: str, key: str) -> Keys:
+    def _taken(self, exchange: str, key: str, hops: int = 0) -> Keys:
         """What a binding takes of what comes into its exchange."""
         kind = self._kinds[exchange]
         own = exactly(key) if kind == "direct" else topic(key) if kind == "topic" else ANY_PATTERN
         if own.exact:
             return frozenset({own})
-        into = self._into_exchange(exchange)
+        into = self._into_exchange(exchange, hops)
         return smallest(both for one in into for both in intersection(one, own)) or frozenset({own})
 
-    def _into_exchange(self, exchange: str) -> Keys:
-        """Any key, or what the exchanges it is bound to take of theirs. In a circle: any key."""
+    def _into_exchange(self, exchange: str, hops: int) -> Keys:
+        """Any key, or what the exchanges it is bound to take of theirs. In a circle, or far away: any key."""
         if exchange not in self._into:
             self._into[exchange] = frozenset({ANY_PATTERN})
             bound = [
@@ -185,8 +192,8 @@ class _Entering:
                 for one in self._vhost.bindings_to_exchange(exchange)
                 if one.source in self._kinds and one.source
             ]
-            taken = (self._taken(binding.source, binding.routing_key) for binding in bound)
-            if bound:
+            taken = (self._taken(binding.source, binding.routing_key, hops + 1) for binding in bound)
+            if bound and hops < _MOST_HOPS:
                 self._into[exchange] = smallest(NONE.union(*taken))
         return self._into[exchange]
 

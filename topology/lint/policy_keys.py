@@ -119,11 +119,11 @@ def _key(policy: Policy, key: str, value: object, target: Target) -> Problem | N
         later = _OPERATOR_LATER if target >= Target(3, 13) else frozenset[str]()
         if key not in _OPERATOR | later:
             return Problem("unknown", key, value, "a key that operator policies have", True)
-    if key.startswith("ha-"):
+    if key in _HA:
         gone = Problem(
             "removed", key, value, "a quorum queue: classic queues are not mirrored any more", True
         )
-        return None if target.knows_ha_policies else gone
+        return _mirroring(policy, key, value) if target.knows_ha_policies else gone
     if key in _FEDERATION:
         return None
     if key == "queue-master-locator" and target >= Target(4, 3):
@@ -138,6 +138,17 @@ def _key(policy: Policy, key: str, value: object, target: Target) -> Problem | N
         return Problem(
             "removed", key, value, "nothing: every classic queue keeps its messages on disk", False
         )
+    return None
+
+
+def _mirroring(policy: Policy, key: str, value: object) -> Problem | None:
+    """Rules: rabbit_mirror_queue_misc:validate_policy."""
+    modes = one_of("all", "exactly", "nodes")
+    if key == "ha-mode":
+        verdict = modes.judge(value)
+        return None if verdict == "ok" else Problem(verdict, key, value, modes.words, True)
+    if "ha-mode" not in policy.definition:
+        return Problem("incomplete", key, value, "ha-mode beside it", True)
     return None
 
 

@@ -111,6 +111,9 @@ class Routes:
                 example = uncovered(at.pattern, at.taken) or ""
                 trail.dead_ends.append(_DeadEnd(reason, (*at.path, words), at.pattern, at.taken, example))
                 continue
+            if len(visited) > _MOST_EXCHANGES:
+                trail.undecided.append(f"more than {_MOST_EXCHANGES} exchanges pass it on")
+                break
             if any(_includes(before, at) for before in visited[at.exchange]):
                 trail.circles.append(at.pattern)
                 continue
@@ -155,6 +158,8 @@ class Routes:
         return self._indexes[identity]
 
 
+# That one message passes. Each holds the whole way to it.
+_MOST_EXCHANGES = 500
 _WORST: tuple[LossReason, ...] = ("exchange_missing", "destination_missing", "no_binding")
 
 

@@ -12,6 +12,7 @@ from topology.lint.effective import QueueInForce
 from topology.lint.keys import exactly
 from topology.lint.routed import Delivery
 from topology.lint.routes import Routes
+from topology.lint.target import Target
 
 LeaveWay = Literal["rejected", "expired", "maxlen", "delivery_limit"]
 DropReason = Literal[
@@ -79,15 +80,19 @@ def settle(
 
 @dataclass(frozen=True)
 class _Copy:
-    """A message in a queue. `deaths`: (queue, reason), newest first, each pair once, as in `x-death`."""
+    """A message in a queue. `deaths`: (queue, reason), each pair once, in the order of `x-death`."""
 
     queue: str
     key: str
     deaths: tuple[tuple[str, str], ...] = ()
 
-    def died(self, reason: str) -> tuple[tuple[str, str], ...]:
+    def died(self, reason: str, target: Target) -> tuple[tuple[str, str], ...]:
+        """The newest comes first. Up to 3.12 each death turns the order of those before it round
+        (rabbit_dead_letter:group_by_queue_and_reason): a rejection long past may then look as if it were the
+        last but one, and a loop that the broker would have ended goes on."""
         death = (self.queue, reason)
-        return (death, *(other for other in self.deaths if other != death))
+        before = self.deaths[::-1] if target < Target(3, 13) else self.deaths
+        return (death, *(other for other in before if other != death))
 
 
 class _Walk:
@@ -107,7 +112,11 @@ class _Walk:
                 break
             self._arrive(self._arriving.popleft())
         if self._arriving:
-            self._undecided[f"more than {_MOST_COPIES} copies"] = None
+            self._undecided[f"it still goes on after {_MOST_COPIES} arrivals"] = None
+        for name, copies in self.result.resting.items():
+            room = _room(self.settings(name))
+            if room is not None and copies > room:
+                self._undecided[f"which of {copies} copies queue '{name}' has room for"] = None
         found = self.result
         return Settled(found.resting, found.dropped, found.kept, tuple(self._undecided))
 
@@ -142,7 +151,7 @@ class _Walk:
             names = ", ".join(sorted({one.queue for one in (*routing.deliveries, *routing.possible)}))
             self._undecided[f"which of {names} exchange '{settings.dlx.value}' chooses"] = None
             return
-        deaths = copy.died(reason)
+        deaths = copy.died(reason, self._broker.target)
         closed = [name for name in targets if reason != "rejected" and closes_a_cycle(name, deaths)]
         going = [name for name in targets if name not in closed]
         full = [name for name in going if _refuses(self.settings(name))]
@@ -168,7 +177,7 @@ class _Walk:
 
 def closes_a_cycle(target: str, deaths: Sequence[tuple[str, str]]) -> bool:
     """Whether the broker refuses a dead letter to `target` (mc:is_death_cycle; rabbit_dead_letter:is_cycle on
-    3.10): it died there before, and no death since then, that one included, was a rejection."""
+    3.10): it died there before, and no death that `x-death` lists up to that one was a rejection."""
     for queue, reason in deaths:
         if reason == "rejected":
             return False
@@ -180,6 +189,14 @@ def closes_a_cycle(target: str, deaths: Sequence[tuple[str, str]]) -> bool:
 def _holds_none(settings: QueueInForce) -> bool:
     limits = (settings.max_length, settings.max_length_bytes)
     return any(limit is not None and limit.value == 0 for limit in limits)
+
+
+def _room(settings: QueueInForce) -> int | None:
+    """Messages that rest there; a quorum queue that rejects takes one more before it does."""
+    if settings.max_length is None:
+        return None
+    late = settings.type.value == "quorum" and settings.overflow == "reject-publish"
+    return settings.max_length.value + late
 
 
 def _refuses(settings: QueueInForce) -> bool:

@@ -56,8 +56,14 @@ class Target:
         return self.major >= 4
 
     @property
-    def refuses_transient_queues(self) -> bool:
-        """Whether declaring a transient queue that is not exclusive is refused: from 4.3."""
+    def imports_default_queue_type(self) -> bool:
+        """Whether an import gives queues their vhost's default type: 3.10.8 makes them classic, and heeds the
+        default only when a client declares."""
+        return (self.major, self.minor) >= (3, 13)
+
+    @property
+    def empty_type_is_default(self) -> bool:
+        """Whether an `x-queue-type` of "" means the default one: from 4.3. Before, it is refused."""
         return (self.major, self.minor) >= (4, 3)
 
     @property

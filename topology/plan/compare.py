@@ -8,6 +8,7 @@ from typing import get_args
 from topology.entities import Entities, Exchange, Queue
 from topology.lint.definitions import Exchange as HaveExchange
 from topology.lint.definitions import Queue as HaveQueue
+from topology.names import moving
 from topology.plan.changes import Change, Difference, Kind, Plan
 from topology.plan.foreign import foreign_policies
 from topology.plan.have import Have, HaveBinding
@@ -41,6 +42,7 @@ COMPARED = frozenset(
 )
 
 OTHER_SCALE = "declared with another REDRIVE_TIME_SCALE?"
+HALF_WAY = "its migration is under way or was interrupted: topology migrate goes on with it"
 
 
 def compare(entities: Entities, have: Have) -> Plan:
@@ -83,7 +85,10 @@ def _exchanges(entities: Entities, have: Have) -> Iterator[Change]:
 def _queues(entities: Entities, have: Have) -> Iterator[Change]:
     for want in entities.queues:
         found = have.queues.get(want.name)
-        if found is None:
+        if moving(want.name) in have.queues:
+            differences = queue_differences(want, found) if found is not None else ()
+            yield Change("conflict", "queue", want.name, differences, HALF_WAY)
+        elif found is None:
             yield Change("create", "queue", want.name)
         elif want.name not in have.unseen and (differences := queue_differences(want, found)):
             scaled = [each.argument for each in differences] == ["x-message-ttl"] and is_step(want.name)

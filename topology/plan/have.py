@@ -9,6 +9,7 @@ from typing import Any
 from topology.declare import RIGHTS, ctl
 from topology.lint.definitions import Exchange, Policy, Queue
 from topology.management import Management, ManagementError, segment
+from topology.releases import Release, parse_release
 
 LISTING = {"disable_stats": "true", "enable_queue_totals": "true"}
 
@@ -49,15 +50,9 @@ class Have:
     listed: bool = True
     messages: Mapping[str, int] = field(default_factory=dict)
 
-    def release(self) -> tuple[int, int]:
+    def release(self) -> Release:
         """(major, minor)."""
-        return release(self.version)
-
-
-def release(version: str) -> tuple[int, int]:
-    """(major, minor) of a version such as `4.3.6` or `4.0.0-rc.1`."""
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
+        return parse_release(self.version)
 
 
 def read(management: Management, vhost: str) -> Have:

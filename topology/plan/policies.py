@@ -1,10 +1,9 @@
-"""Policies of ours: what a broker's release knows of them, and what of them is to be set."""
+"""Policies of ours: what of them is to be set on a broker, and what it does not know."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from topology.declare import ctl
 from topology.entities import Policy
@@ -12,40 +11,25 @@ from topology.lint.definitions import Policy as HavePolicy
 from topology.management import Management, segment
 from topology.plan.changes import Change, Difference
 from topology.plan.have import Have
-
-# https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
-CONSUMER_TIMEOUT = "consumer-timeout"
-CONSUMER_TIMEOUT_SINCE = (3, 12)
-
-
-def known(policies: Sequence[Policy], release: tuple[int, int]) -> tuple[Policy, ...]:
-    """The policies without the keys that the release would refuse (400), and none that is empty then."""
-    if release >= CONSUMER_TIMEOUT_SINCE:
-        return tuple(policies)
-    reduced = (
-        replace(
-            policy,
-            definition={key: value for key, value in policy.definition.items() if key != CONSUMER_TIMEOUT},
-        )
-        for policy in policies
-    )
-    return tuple(policy for policy in reduced if policy.definition)
+from topology.releases import POLICY_KEYS_SINCE, known_policies
 
 
 def left_out(policies: Sequence[Policy], have: Have) -> Iterator[Change]:
-    """What `known` took away, and what holds instead."""
-    if have.release() >= CONSUMER_TIMEOUT_SINCE:
-        return
-    for policy in policies:
-        if CONSUMER_TIMEOUT in policy.definition:
-            yield Change(
-                "left out",
-                "policy",
-                policy.name,
-                (Difference(CONSUMER_TIMEOUT, None, policy.definition[CONSUMER_TIMEOUT]),),
-                f"RabbitMQ {have.version} knows no consumer timeout for one queue (from 3.12): "
-                "the broker's own holds, consumer_timeout in rabbitmq.conf, 30 minutes by default",
-            )
+    """What the broker's release does not know, and what holds instead."""
+    definitions = {policy.name: policy.definition for policy in policies}
+    for name, key in known_policies(policies, have.release())[1]:
+        yield Change(
+            "left out",
+            "policy",
+            name,
+            (Difference(key, None, definitions[name][key]),),
+            f"RabbitMQ {have.version} does not know it (from {_since(key)}): the broker's own holds, "
+            "consumer_timeout in rabbitmq.conf, 30 minutes by default",
+        )
+
+
+def _since(key: str) -> str:
+    return ".".join(map(str, POLICY_KEYS_SINCE[key]))
 
 
 def to_set(policies: Sequence[Policy], have: Have) -> Iterator[Change]:
@@ -53,7 +37,7 @@ def to_set(policies: Sequence[Policy], have: Have) -> Iterator[Change]:
     if have.policies is None:
         return
     found = {policy.name: policy for policy in have.policies if not policy.operator}
-    for want in known(policies, have.release()):
+    for want in known_policies(policies, have.release())[0]:
         if differences := _differences(want, found.get(want.name)):
             yield Change("set", "policy", want.name, differences)
 

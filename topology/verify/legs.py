@@ -89,7 +89,7 @@ def ladder_legs(queue: WorkQueue, run: UUID, time_scale: float) -> Iterator[Leg]
 def way_out(queue: WorkQueue, run: UUID) -> Way:
     """The binding that takes this run's probes, and nothing else, off the ladder's end."""
     stars = ["*"] * queue.ladder.steps
-    return Way(due(queue.name, queue.ladder), ".".join([*stars, _suffix(run)]))
+    return Way(due(queue.name, queue.ladder), ".".join([queue.ladder.shape, *stars, _suffix(run)]))
 
 
 def ladders(topology: Topology) -> list[WorkQueue]:

@@ -32,10 +32,18 @@ class Evidence:
     wait_s: float
 
 
+@dataclass(frozen=True)
+class Blame:
+    """The failed checks of what a probe goes through, in words."""
+
+    reason: str
+    fix: str
+
+
 def before(leg: Leg, counts: Mapping[str, QueueState], evidence: Evidence) -> Check | None:
     """Why a probe is not to be sent on this leg, or None."""
     if (blame := _blame(leg.needs, evidence.broken)) is not None:
-        return failed(leg.path, leg.queue, f"no probe sent: {blame}", APPLY)
+        return failed(leg.path, leg.queue, f"no probe sent: {blame.reason}", blame.fix)
     if evidence.live.alarms:
         alarms = "; ".join(evidence.live.alarms)
         return not_probed(leg.path, leg.queue, f"the broker takes no messages: {alarms}")
@@ -67,21 +75,21 @@ def arrived(leg: Leg, arrival: Arrival, seconds: float, evidence: Evidence) -> C
     blame = _blame(leg.touches, evidence.suspects)
     if arrival.queue != (leg.ends_in or ""):
         where = arrival.queue or "the ladder's end"
-        return wrong(f"the probe came out in {where}: {blame or 'no binding on its way took its key'}", APPLY)
+        why = blame.reason if blame else "no binding on its way took its key"
+        return wrong(f"the probe came out in {where}: {why}", blame.fix if blame else APPLY)
     died_in = arrival.deaths[0][0] if arrival.deaths else None
     if leg.died_in is not None and died_in != leg.died_in:
-        return wrong(
-            f"the probe did not pass {leg.died_in}: it came from {died_in or 'no queue at all'}"
-            + (f"; {blame}" if blame else ""),
-            "Look for a binding that is not ours: rabbitmqctl list_bindings" if not blame else APPLY,
-        )
-    if seconds < leg.delay_s - EARLY_S:
+        why = f"the probe did not pass {leg.died_in}: it came from {died_in or 'no queue at all'}"
+        fix = "Look for a binding that is not ours: rabbitmqctl list_bindings"
+    elif seconds < leg.delay_s - EARLY_S:
         why = f"the probe came early: {leg.delay_s:g} s were asked"
-        return wrong(f"{why}; {blame}" if blame else why, "Look at the policies and the TTL of its queue")
-    if leg.delay_s and seconds > leg.delay_s * (1 + LATE_SHARE) + LATE_S:
+        fix = "Look at the policies and the TTL of its queue"
+    elif leg.delay_s and seconds > leg.delay_s * (1 + LATE_SHARE) + LATE_S:
         why = f"the probe came late: {leg.delay_s:g} s were asked"
-        return wrong(f"{why}; {blame}" if blame else why, "Look at the broker's load")
-    return ok(leg.path, leg.queue, seconds)
+        fix = "Look at the broker's load"
+    else:
+        return ok(leg.path, leg.queue, seconds)
+    return wrong(f"{why}; {blame.reason}", blame.fix) if blame else wrong(why, fix)
 
 
 def absent(leg: Leg, waited_s: float, states: Mapping[str, QueueState], evidence: Evidence) -> Check:
@@ -96,7 +104,7 @@ def absent(leg: Leg, waited_s: float, states: Mapping[str, QueueState], evidence
     blame = _blame(leg.touches, evidence.suspects)
     reason = f"the probe did not come out within {waited_s:.0f} s"
     if blame is not None:
-        return failed(leg.path, leg.queue, f"{reason}: {blame}", APPLY)
+        return failed(leg.path, leg.queue, f"{reason}: {blame.reason}", blame.fix)
     if state is not None:
         fix = f"Are all consumers of {leg.consumed} workers of this release, and is `dlq consume`?"
     elif leg.ends_in is not None:
@@ -113,6 +121,9 @@ def latest_s(leg: Leg, patience_s: float) -> float:
     return leg.delay_s * (1 + LATE_SHARE) + LATE_S + patience_s
 
 
-def _blame(names: Sequence[str], checks: Mapping[str, Sequence[Check]]) -> str | None:
-    found = dict.fromkeys(f"{check.path}: {check.reason}" for name in names for check in checks.get(name, ()))
-    return "; ".join(found) or None
+def _blame(names: Sequence[str], checks: Mapping[str, Sequence[Check]]) -> Blame | None:
+    found = list(dict.fromkeys(check for name in names for check in checks.get(name, ())))
+    if not found:
+        return None
+    fixes = dict.fromkeys(check.fix for check in found)
+    return Blame("; ".join(f"{check.path}: {check.reason}" for check in found), ". ".join(fixes))

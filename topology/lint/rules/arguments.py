@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
-from topology.lint.arguments import Problem, ProblemKind, check_exchange, check_queue
+from topology.lint.arguments import Problem, ProblemKind, QueueType, check_exchange, check_queue
 from topology.lint.broker import Broker
 from topology.lint.codes import found
+from topology.lint.definitions import Queue
 from topology.lint.finding import Finding
 from topology.lint.roles import queues
 from topology.lint.rules.policies import wrong
+from topology.lint.target import Target
+from topology.lint.versions import versions
 from topology.lint.words import exchange, listed
 from topology.lint.words import queue as named
 
@@ -22,7 +26,7 @@ _CODES: dict[ProblemKind, str] = {
     "bad_value": "ARG-VALUE",
     "incomplete": "ARG-INCOMPLETE",
 }
-_REFUSED = "the broker refuses the queue (PRECONDITION_FAILED), and an import stops here"
+_REFUSED = "the broker refuses the queue (PRECONDITION_FAILED), and an import fails half-way"
 # QUORUM-TRANSIENT and OVERFLOW-FALLBACK tell of these.
 _TOLD_ELSEWHERE = ("durable", "auto_delete")
 
@@ -48,7 +52,12 @@ def queue_arguments(broker: Broker) -> Iterator[Finding]:
                 _fix(code, problems),
                 (named(queue.name), *(f"{problem.name} {problem.value!r:.80}" for problem in problems)),
                 severity="warning" if code.startswith("ARG") and not refused else None,
+                versions=versions(partial(_has, queue, kind, {(one.kind, one.name) for one in problems})),
             )
+
+
+def _has(queue: Queue, kind: QueueType, problems: set[tuple[ProblemKind, str]], target: Target) -> bool:
+    return any((one.kind, one.name) in problems for one in check_queue(queue, kind, target))
 
 
 def _told(code: str, refused: bool, kind: str, problems: Iterable[Problem]) -> str:
@@ -85,7 +94,7 @@ def exchange_arguments(broker: Broker) -> Iterator[Finding]:
                         vhost.name,
                         exchange(one.name),
                         f"type {one.type} needs {'a plugin' if unheard else problem.expected}: without it "
-                        "the exchange is refused, and an import stops here",
+                        "the exchange is refused, and an import fails before any queue is made",
                         "enable the plugin on every node before importing",
                         (f"{exchange(one.name)} ({one.type})",),
                         severity="warning" if unheard else None,

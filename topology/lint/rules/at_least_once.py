@@ -22,8 +22,8 @@ def forwarding(broker: Broker) -> Iterator[Finding]:
                     "ALO-NO-DLX",
                     vhost.name,
                     named(queue.name),
-                    f"at-least-once ({asked.origin}) does nothing: there is no dead-letter exchange, "
-                    "and dead letters are dropped",
+                    f"at-least-once ({asked.origin}) does nothing: there is no dead-letter exchange, and "
+                    "dead letters are dropped",
                     "set dead-letter-exchange and dead-letter-routing-key",
                     (named(queue.name), "no dead-letter exchange"),
                 )
@@ -33,8 +33,8 @@ def forwarding(broker: Broker) -> Iterator[Finding]:
                     vhost.name,
                     named(queue.name),
                     f"at-least-once ({asked.origin}) is not in force: it needs "
-                    f"{', '.join(settings.strategy_lacks)}. "
-                    "The broker falls back to at-most-once, and a dead letter can be lost on its way",
+                    f"{', '.join(settings.strategy_lacks)}. The broker falls back to at-most-once, and a "
+                    "dead letter can be lost on its way",
                     "set overflow to reject-publish; a length limit is not needed",
                     (named(queue.name), f"overflow in force: {settings.overflow}", "at-most-once"),
                 )
@@ -49,8 +49,7 @@ def forwarding(broker: Broker) -> Iterator[Finding]:
                 vhost.name,
                 named(queue.name),
                 "a dead letter is published without a confirm and removed at once: it is lost if the "
-                "target is "
-                f"not available at that moment ({how})",
+                f"target is not available at that moment ({how})",
                 "use a quorum queue with dead-letter-strategy at-least-once and overflow reject-publish",
                 (named(queue.name), "at-most-once"),
             )

@@ -32,9 +32,10 @@ def bindings(broker: Broker) -> Iterator[Finding]:
                     "BINDING-DANGLING",
                     vhost.name,
                     named(binding),
-                    f"{missing} is not declared here: on a broker that does not have it, the import stops "
-                    "at this "
-                    "binding, and what it was to carry is dropped",
+                    f"{missing} is not declared here: on a broker that does not have it RabbitMQ 3.10 "
+                    "leaves the "
+                    "binding out without a word, later versions fail the import, and what the binding was to "
+                    "carry is dropped",
                     f"declare {missing}, or delete the binding",
                     (named(binding), f"{missing}: not declared"),
                 )
@@ -61,8 +62,7 @@ def _keys(broker: Broker, vhost: VHost, binding: Binding) -> Iterator[Finding]:
             vhost.name,
             named(binding),
             f"in a direct exchange {binding.routing_key!r} is a key like any other: only messages with "
-            "exactly that "
-            "key take it",
+            "exactly that key take it",
             "bind the exact keys, or use a topic exchange",
             path,
         )

@@ -22,9 +22,8 @@ def dead_letter_cycles(broker: Broker) -> Iterator[Finding]:
                 "CYCLE-AUTO-DROP",
                 cycle.vhost,
                 named(cycle.loop[0]),
-                f"a message that goes round {listed(cycle.loop)} without a reject is dropped silently "
-                "when it "
-                f"comes back to a queue it died in{also}",
+                f"a message that goes round {listed(cycle.loop)} without a reject is dropped silently when "
+                f"it comes back to a queue it died in{also}",
                 "let the loop end in a queue without TTL that a consumer drains; retry by publishing anew "
                 "without x-death",
                 cycle.path,
@@ -34,8 +33,8 @@ def dead_letter_cycles(broker: Broker) -> Iterator[Finding]:
                 "CYCLE-REJECT",
                 cycle.vhost,
                 named(cycle.loop[0]),
-                f"a message that is rejected each time goes round {listed(cycle.loop)} for ever: "
-                f"the broker counts, and nothing stops it{also}",
+                f"a message that is rejected each time goes round {listed(cycle.loop)} for ever: the broker "
+                f"counts, and nothing stops it{also}",
                 "count attempts in the consumer, and after the last one publish to a dead-letter queue and "
                 "acknowledge instead of rejecting",
                 cycle.path,

@@ -73,8 +73,8 @@ def _short_lived(vhost: VHost, exchange: Exchange, using: list[str]) -> Iterator
             "DLX-AUTO-DELETE",
             vhost.name,
             named(exchange.name),
-            f"once the last binding is gone the exchange is deleted, and the dead letters of {listed(using)} "
-            "are lost from then on",
+            "once the last binding is gone the exchange is deleted, and the dead letters of "
+            f"{listed(using)} are lost from then on",
             "declare it with auto_delete false",
             path,
         )
@@ -84,8 +84,8 @@ def _short_lived(vhost: VHost, exchange: Exchange, using: list[str]) -> Iterator
             "DLX-TRANSIENT",
             vhost.name,
             named(exchange.name),
-            f"the exchange is gone after a restart, and {listed(lasting)} with its messages is not: "
-            "their dead letters are lost from then on",
+            f"the exchange is gone after a restart, and {listed(lasting)} with its messages is not: their "
+            "dead letters are lost from then on",
             "declare it durable",
             path,
         )

@@ -86,8 +86,8 @@ def _refusing(broker: Broker, vhost: VHost, queue: Queue, feeders: list[str]) ->
         "DLX-TARGET-FULL",
         vhost.name,
         named(queue.name),
-        f"once it holds {limit.value:,} {'messages' if settings.max_length else 'bytes'} ({limit.origin}) it "
-        f"refuses more ({settings.overflow}): {'; '.join(told)}",
+        f"once it holds {limit.value:,} {'messages' if settings.max_length else 'bytes'} ({limit.origin}) "
+        f"it refuses more ({settings.overflow}): {'; '.join(told)}",
         "remove the limit, drain the queue and alert on its length",
         (f"dead letters of {listed(feeders)}", f"{named(queue.name)}: full, {settings.overflow}"),
     )

@@ -10,20 +10,22 @@ from topology.lint.definitions import Queue
 from topology.lint.effective import QueueInForce
 from topology.lint.fates import Fate
 from topology.lint.finding import Finding
-from topology.lint.keys import ANY_PATTERN
-from topology.lint.roles import queues, roles
-from topology.lint.routing import Loss
+from topology.lint.keys import ANY_PATTERN, exactly
+from topology.lint.roles import named_delay, queues, roles
+from topology.lint.routing import Loss, route
 from topology.lint.words import duration, exchange, listed
 from topology.lint.words import queue as named
 
+# A delivery limit that no message reaches.
+UNLIMITED_DELIVERIES = 1_000_000
 STALLS = (
-    "stays in the queue (at-least-once): it is tried again every 180 s, only messages_dlx in the management "
-    "API shows it, and it holds up the letters behind it"
+    "stays in the queue (at-least-once): it is tried again every 180 s, only messages_dlx in the "
+    "management API shows it, and it holds up the letters behind it"
 )
 
 
 def dead_letter_routes(broker: Broker) -> Iterator[Finding]:
-    """DLX-MISSING, DLX-UNROUTABLE, DLX-PARTIAL, DLX-ONLY-VIA-AE, DLX-UNDECIDED."""
+    """DLX-MISSING, DLX-UNROUTABLE, DLX-PARTIAL, DLX-ONLY-VIA-AE, DLX-UNDECIDED, DLX-KEY-VARIES."""
     letters = roles(broker).letters
     for vhost, queue in queues(broker):
         rejected = letters.get((vhost.name, queue.name))
@@ -47,18 +49,19 @@ def dead_letter_routes(broker: Broker) -> Iterator[Finding]:
             )
         elif all(delivery.alternate for delivery in rejected.routing.deliveries):
             yield _only_via_alternate(vhost, queue, settings, rejected)
+        elif settings.dead_letter_key is None and vhost.bindings_to_queue(queue.name):
+            yield from _by_name(broker, vhost, queue, settings.dlx.value)
 
 
 def ways_out(settings: QueueInForce) -> str:
-    """`rejected, or older than 15 s (argument x-message-ttl)`: what makes a message of the queue a dead "
-    "letter."""
+    """`rejected, or older than 15 s (argument x-message-ttl)`: when a message becomes a dead letter."""
     ways = ["rejected"]
     if settings.ttl_ms:
         ways.append(f"older than {duration(settings.ttl_ms.value)} ({settings.ttl_ms.origin})")
     limit = settings.max_length or settings.max_length_bytes
     if limit and settings.overflow != "reject-publish":
         ways.append(f"beyond the length limit ({limit.origin})")
-    if settings.delivery_limit:
+    if settings.delivery_limit and settings.delivery_limit.value < UNLIMITED_DELIVERIES:
         ways.append(
             f"returned more than {settings.delivery_limit.value:,} times ({settings.delivery_limit.origin})"
         )
@@ -117,11 +120,15 @@ def _partial(broker: Broker, vhost: VHost, queue: Queue, settings: QueueInForce,
     assert rejected.routing is not None
     loss = rejected.routing.losses[0]
     gone = STALLS if rejected.kind == "kept" else "is lost"
-    # Through a fanout or headers exchange any key may come; which ones do is the publishers' affair.
-    guess = ANY_PATTERN in loss.keys and not any(
-        broker.exchange_settings(vhost.exchanges[binding.source]).routes_as == "topic"
-        for binding in vhost.bindings_to_queue(queue.name)
-        if binding.source in vhost.exchanges
+    # Through a fanout or headers exchange any key may come; which ones do is the publishers' affair. So is
+    # what stands in the words of a key that a ladder of delay queues reads one by one.
+    guess = named_delay(queue.name) or (
+        ANY_PATTERN in loss.keys
+        and not any(
+            broker.exchange_settings(vhost.exchanges[binding.source]).routes_as == "topic"
+            for binding in vhost.bindings_to_queue(queue.name)
+            if binding.source in vhost.exchanges
+        )
     )
     return found(
         "DLX-PARTIAL",
@@ -152,9 +159,28 @@ def _only_via_alternate(vhost: VHost, queue: Queue, settings: QueueInForce, reje
         vhost.name,
         named(queue.name),
         f"no binding of {exchange(settings.dlx.value)} takes key {example!r}: each message that is "
-        f"{ways_out(settings)} ends in queue {delivery.queue!r}, where the alternate exchange leads, "
-        "and not where the key was meant to lead",
+        f"{ways_out(settings)} ends in queue {delivery.queue!r}, where the alternate exchange leads, and "
+        "not where the key was meant to lead",
         f"bind the queue that is meant to {exchange(settings.dlx.value)} with key {example!r}, or correct "
         "the key",
         (*rejected.path, *(step for step in delivery.path if step not in rejected.path)),
     )
+
+
+def _by_name(broker: Broker, vhost: VHost, queue: Queue, dlx: str) -> Iterator[Finding]:
+    """Celery, for one, binds a queue to an exchange and then publishes to the default exchange."""
+    routing = route(broker, vhost.name, dlx, frozenset({exactly(queue.name)}))
+    if routing.verdict == "lost":
+        yield found(
+            "DLX-KEY-VARIES",
+            vhost.name,
+            named(queue.name),
+            f"a message that is published to the default exchange, to {named(queue.name)} by name, dies "
+            f"with the key {queue.name!r}, which no binding of {exchange(dlx)} takes, and is lost",
+            "set x-dead-letter-routing-key, so that all dead letters have one key",
+            (
+                f"default exchange, key {queue.name!r}",
+                f"{named(queue.name)} rejects",
+                *routing.losses[0].path,
+            ),
+        )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from topology.lint.broker import Broker
 from topology.lint.codes import found
+from topology.lint.fates import fate
 from topology.lint.finding import Finding
 from topology.lint.keys import intersects
 from topology.lint.roles import is_dead_letter_queue, named_delay, queues, roles
@@ -19,8 +20,9 @@ _PAIRS_OF = 40
 
 def delays(broker: Broker) -> Iterator[Finding]:
     """DELAY-NO-TTL, RETRY-DUPLICATES."""
+    known = roles(broker)
     for vhost, queue in queues(broker):
-        letters = roles(broker).letters.get((vhost.name, queue.name))
+        letters = known.letters.get((vhost.name, queue.name))
         settings = broker.queue_settings(queue)
         if letters is None or letters.routing is None or settings.dlx is None or not named_delay(queue.name):
             continue
@@ -35,11 +37,10 @@ def delays(broker: Broker) -> Iterator[Finding]:
                 "DELAY-NO-TTL",
                 vhost.name,
                 named(queue.name),
-                "each message needs an expiration of its own: one with a short delay waits behind one "
-                "with a long "
-                "delay, since only the head of the queue expires, and one without stays for ever",
+                "each message needs an expiration of its own: one with a short delay waits behind one with "
+                "a long delay, since only the head of the queue expires, and one without stays for ever",
                 "one queue for each delay, with message-ttl on the queue",
-                letters.path,
+                fate(broker, queue, "message_expired").path,
             )
         copies = same_key(back)
         if settings.ttl_ms and copies:
@@ -49,10 +50,9 @@ def delays(broker: Broker) -> Iterator[Finding]:
                 named(queue.name),
                 f"after {duration(settings.ttl_ms.value)} the message comes back through "
                 f"{exchange(settings.dlx.value)} as one copy each in {listed(copies)}: queues that had "
-                "worked it "
-                "get it again",
-                "return through the default exchange with the queue's name as dead-letter key, or through an "
-                "exchange of its own",
+                "worked it get it again",
+                "return through the default exchange with the queue's name as dead-letter key, or through "
+                "an exchange of its own",
                 letters.path,
             )
 

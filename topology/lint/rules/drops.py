@@ -11,11 +11,10 @@ from topology.lint.effective import QueueInForce
 from topology.lint.fates import fate
 from topology.lint.finding import Finding
 from topology.lint.roles import is_dead_letter_queue, queues
+from topology.lint.rules.dead_letters import UNLIMITED_DELIVERIES
 from topology.lint.words import duration
 from topology.lint.words import queue as named
 
-# A limit that no message reaches.
-UNLIMITED_DELIVERIES = 1_000_000
 KEEP = "set dead-letter-exchange and dead-letter-routing-key, by argument or policy"
 
 
@@ -36,8 +35,8 @@ def drops(broker: Broker) -> Iterator[Finding]:
                 "OVERFLOW-FALLBACK",
                 vhost.name,
                 named(queue.name),
-                f"{settings.overflow_requested.value} ({settings.overflow_requested.origin}) is not known to "
-                f"{settings.type.value} queues: at the length limit the queue does {settings.overflow}",
+                f"{settings.overflow_requested.value} ({settings.overflow_requested.origin}) is not known "
+                f"to {settings.type.value} queues: at the length limit the queue does {settings.overflow}",
                 "set overflow to reject-publish, or accept drop-head and say so",
                 (named(queue.name), f"overflow in force: {settings.overflow}"),
             )
@@ -77,8 +76,8 @@ def _by_limits(
                 "DLQ-MAXLEN-DROP",
                 vhost.name,
                 entity,
-                f"beyond {size} the oldest dead letters are dropped: overflow is {settings.overflow}, "
-                "and there is no dead-letter exchange",
+                f"beyond {size} the oldest dead letters are dropped: overflow is {settings.overflow}, and "
+                "there is no dead-letter exchange",
                 "remove the limit; drain the queue and alert on its length",
                 over.path,
             )
@@ -87,8 +86,8 @@ def _by_limits(
                 "DROP-MAXLEN",
                 vhost.name,
                 entity,
-                f"beyond {size} the queue drops messages: overflow is {settings.overflow}, "
-                "and there is no dead-letter exchange",
+                f"beyond {size} the queue drops messages: overflow is {settings.overflow}, and there is no "
+                "dead-letter exchange",
                 f"set overflow to reject-publish (publishers then learn of it by confirms), or {KEEP}",
                 over.path,
             )
@@ -98,18 +97,19 @@ def _by_limits(
         and returns.value < UNLIMITED_DELIVERIES
         and (often := fate(broker, queue, "delivery_limit")).kind == "dropped"
     ):
+        by_default = returns.origin.startswith("default")
         count = f"more than {returns.value:,} times ({returns.origin})"
         if dead_letter_queue:
             yield found(
                 "DLQ-DELIVERY-LIMIT",
                 vhost.name,
                 entity,
-                f"a dead letter that is returned {count} is dropped: a drainer that crashes, or looking "
-                "at it "
-                "in the management UI, adds to the count",
+                f"a dead letter that is returned {count} is dropped: a drainer that crashes, or looking at "
+                "it in the management UI, adds to the count",
                 "set delivery-limit to 2000000000 (not -1: RabbitMQ 3.10 then drops at the first return)",
                 often.path,
-                severity=None if returns.origin.startswith("default") else "warning",
+                severity=None if by_default else "warning",
+                versions="4.0+" if by_default else None,
             )
         else:
             yield found(
@@ -119,6 +119,7 @@ def _by_limits(
                 f"a message that is returned {count} is dropped: there is no dead-letter exchange",
                 f"{KEEP}, or set delivery-limit to 2000000000",
                 often.path,
+                versions="4.0+" if by_default else None,
             )
     if (
         settings.dlx is None
@@ -130,9 +131,8 @@ def _by_limits(
             "DLX-KEY-ALONE",
             vhost.name,
             entity,
-            f"dead-letter key {key.value!r} ({key.origin}) does nothing: there is no dead-letter "
-            "exchange, and a "
-            "message that is rejected is dropped",
+            f"dead-letter key {key.value!r} ({key.origin}) does nothing: there is no dead-letter exchange, "
+            "and a message that is rejected is dropped",
             f"add dead-letter-exchange to {key.origin}",
             (f"{key.origin}: dead-letter-routing-key {key.value!r}", "no dead-letter exchange"),
         )
@@ -141,8 +141,8 @@ def _by_limits(
             "NO-DLX",
             vhost.name,
             entity,
-            "a message that a consumer rejects, or whose own expiration passes, is dropped: "
-            "there is no dead-letter exchange",
+            "a message that a consumer rejects, or whose own expiration passes, is dropped: there is no "
+            "dead-letter exchange",
             KEEP,
             fate(broker, queue, "rejected").path,
         )
@@ -156,8 +156,7 @@ def _with_the_queue(vhost: VHost, queue: Queue, settings: QueueInForce) -> Itera
             vhost.name,
             named(queue.name),
             f"after {idle} without a consumer the queue is deleted with all its messages; none is "
-            "dead-lettered, "
-            "and publishing does not count as use",
+            "dead-lettered, and publishing does not count as use",
             "remove expires from a queue whose messages matter",
             (named(queue.name), f"expires after {idle}", "deleted with its messages"),
         )

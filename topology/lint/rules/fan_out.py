@@ -15,8 +15,9 @@ from topology.lint.words import queue as named
 
 def fan_out(broker: Broker) -> Iterator[Finding]:
     """DLX-FANS-OUT, FANOUT-KEYS-IGNORED."""
+    known = roles(broker)
     for vhost, queue in queues(broker):
-        letters = roles(broker).letters.get((vhost.name, queue.name))
+        letters = known.letters.get((vhost.name, queue.name))
         if letters is None or letters.routing is None:
             continue
         if copies := same_key(letters.routing.deliveries):
@@ -24,8 +25,8 @@ def fan_out(broker: Broker) -> Iterator[Finding]:
                 "DLX-FANS-OUT",
                 vhost.name,
                 named(queue.name),
-                f"each dead letter lands in {listed(copies)}: a replay from more than one of them works "
-                "it twice",
+                f"each dead letter lands in {listed(copies)}: a replay from more than one of them works it "
+                "twice",
                 "bind one dead-letter queue for each key, on a direct exchange",
                 letters.path,
             )
@@ -38,8 +39,7 @@ def fan_out(broker: Broker) -> Iterator[Finding]:
                     vhost.name,
                     exchange(one.name),
                     f"its bindings have {len(keys)} different keys ({listed(keys, 3)}), which a fanout "
-                    "exchange "
-                    "ignores: every queue gets every message",
+                    "exchange ignores: every queue gets every message",
                     "declare it as a direct or topic exchange under another name, and bind the queues there",
                     (f"{exchange(one.name)} (fanout)", *(f"bound with key {key!r}" for key in keys[:3])),
                 )

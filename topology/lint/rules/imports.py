@@ -29,9 +29,8 @@ def imports(broker: Broker) -> Iterator[Finding]:
                     "BOOT-NO-VHOST",
                     name,
                     "file",
-                    f"vhost {name!r} is used and not part of the file: a broker that loads it at its "
-                    "first start "
-                    "makes no default vhost and no default user, and the load stops",
+                    f"vhost {name!r} is used and not part of the file: a broker that loads it at its first "
+                    "start makes no default vhost and no default user, and the load stops",
                     f"add vhost {name!r}, and a user, to the file",
                     (f"{len(vhost.queues)} queues and {len(vhost.bindings)} bindings name vhost {name!r}",),
                 )
@@ -44,7 +43,8 @@ def imports(broker: Broker) -> Iterator[Finding]:
                 "PARAM-PLUGIN",
                 vhost_name,
                 f"parameter {component!r}",
-                f"{count} parameters need plugin {plugin}: without it the import stops here",
+                f"plugin {plugin} is needed ({count} of these parameters): without it the import fails "
+                "before any queue is made",
                 f"rabbitmq-plugins enable {plugin}",
                 (f"component {component!r}",),
             )
@@ -65,9 +65,9 @@ def _reserved(broker: Broker) -> Iterator[Finding]:
                 "NAME-RESERVED",
                 vhost_name,
                 entity,
-                "names that begin with amq. are the broker's own: an import leaves this one out, and "
-                "stops at its "
-                "bindings",
+                "names that begin with amq. are the broker's own: an import leaves this one out without "
+                "a word, "
+                "and its bindings fail or are left out too",
                 "choose another name",
                 (entity,),
             )

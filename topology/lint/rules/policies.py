@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
-from topology.lint.arguments import Problem, check_policy
+from topology.lint.arguments import Problem, QueueType, check_policy, unsupported_keys
 from topology.lint.broker import Broker, VHost
 from topology.lint.codes import found
 from topology.lint.definitions import Policy
-from topology.lint.effective import Applied
+from topology.lint.effective import Applied, Skipped
 from topology.lint.finding import Finding, Severity
 from topology.lint.roles import queues
+from topology.lint.target import Target
+from topology.lint.versions import versions
 from topology.lint.words import exchange, listed
 from topology.lint.words import policy as named
 from topology.lint.words import queue as queue_named
@@ -92,9 +95,12 @@ def _refused(code: str, policy: Policy, why: str, keys: list[str]) -> Finding:
         code,
         policy.vhost,
         named(policy.name, policy.operator),
-        f"the policy is refused, and an import stops here, before any queue is made: {why}",
+        f"the policy is refused, and an import fails before any queue is made: {why}",
         f"remove or correct {listed(keys)}",
         (named(policy.name, policy.operator), f"definition: {', '.join(sorted(policy.definition))}"),
+        versions=versions(
+            lambda target: any(one.refused and one.name in keys for one in check_policy(policy, target))
+        ),
     )
 
 
@@ -104,7 +110,7 @@ def _mirrored(broker: Broker, policy: Policy, keys: list[str]) -> Finding:
     # What a RabbitMQ 4 has stored is from before its upgrade, and ignored; only a new policy is refused.
     refused = not broker.target.knows_ha_policies and imported
     message = (
-        "RabbitMQ 4 has no mirrored classic queues: it refuses this policy, an import stops here before any "
+        "RabbitMQ 4 has no mirrored classic queues: it refuses this policy, an import fails before any "
         "queue is made, and after an upgrade the queues have one copy"
     )
     return found(
@@ -119,6 +125,10 @@ def _mirrored(broker: Broker, policy: Policy, keys: list[str]) -> Finding:
     )
 
 
+def _passes_over(skipped: Skipped, kind: QueueType, target: Target) -> bool:
+    return any(key in skipped.keys for key in unsupported_keys(skipped.policy, kind, target))
+
+
 def policies_in_vain(broker: Broker) -> Iterator[Finding]:
     """POLICY-NOT-APPLICABLE, POLICY-NO-MATCH, POLICY-NEVER-WINS, POLICY-DLX-MISSING."""
     for vhost, queue in queues(broker):
@@ -131,12 +141,13 @@ def policies_in_vain(broker: Broker) -> Iterator[Finding]:
                 "POLICY-NOT-APPLICABLE",
                 vhost.name,
                 queue_named(queue.name),
-                f"{named(skipped.policy.name)} is passed over as a whole{also}: "
-                f"{settings.type.value} queues do not know {listed(skipped.keys)}",
+                f"{named(skipped.policy.name)} is passed over as a whole{also}: {settings.type.value} "
+                f"queues do not know {listed(skipped.keys)}",
                 f"move {listed(skipped.keys)} to a policy of its own that applies to the right queues only, "
-                f"or remove it",
+                "or remove it",
                 (f"{named(skipped.policy.name)} matches", f"{settings.type.value} queue: passed over"),
                 severity="info" if settings.type.value == "stream" else severity,
+                versions=versions(partial(_passes_over, skipped, settings.type.value)),
             )
     for policy in broker.definitions.policies:
         standing = standings(broker)[policy.vhost, policy.name, policy.operator]
@@ -158,17 +169,17 @@ def policies_in_vain(broker: Broker) -> Iterator[Finding]:
                     why = "keys that the queue types do not know make the broker pass over it"
                 elif standing.passed_over:
                     why = (
-                        "of a higher priority hides it, or keys of another queue type make the broker "
-                        "pass over it"
+                        "of a higher priority hides it, or keys of another queue type make the broker pass "
+                        "over it"
                     )
                 yield found(
                     "POLICY-NEVER-WINS",
                     policy.vhost,
                     named(policy.name, policy.operator),
-                    f"it matches {len(standing.matched)} objects and is in force on none: "
+                    f"it matches {listed(standing.matched, 3)} and is in force on none: "
                     + (f"another policy {why}" if why.startswith("of") else why),
                     "only one policy holds for a queue: merge the two, or change priorities and patterns",
-                    (*path, f"matches {listed(standing.matched)}", "in force on none"),
+                    (*path, "in force on none"),
                 )
         yield from _missing_exchange(broker, policy)
 

@@ -40,10 +40,8 @@ def _lost(vhost: VHost, queue: Queue, settings: QueueInForce, winner: Policy) ->
                 vhost.name,
                 queue_named(queue.name),
                 f"its messages are not dead-lettered: {named(winner.name)} (priority {winner.priority}) "
-                "hides "
-                f"{named(hidden.name)} (priority {hidden.priority}), which would send them to "
-                f"{exchange(dlx)}. "
-                "Policies are not merged",
+                f"hides {named(hidden.name)} (priority {hidden.priority}), which would send them to "
+                f"{exchange(dlx)}. Policies are not merged",
                 f"add dead-letter-exchange to {named(winner.name)}",
                 (
                     f"{named(winner.name)}, priority {winner.priority}: in force",
@@ -68,8 +66,8 @@ def _against_arguments(
                 "ARG-POLICY-CONFLICT",
                 vhost.name,
                 queue_named(queue.name),
-                f"argument x-{key} says {values[0]!r} and {named(policy.name)} says {values[1]!r}: "
-                f"the {'policy' if policy_wins else 'argument'} holds",
+                f"argument x-{key} says {values[0]!r} and {named(policy.name)} says {values[1]!r}: the "
+                f"{'policy' if policy_wins else 'argument'} holds",
                 "keep one of the two; a policy can be changed later, an argument cannot",
                 (f"x-{key} {values[0]!r}", f"{named(policy.name)}: {key} {values[1]!r}"),
             )
@@ -79,8 +77,8 @@ def _against_arguments(
                 "ARG-POLICY-MIN",
                 vhost.name,
                 queue_named(queue.name),
-                f"argument x-{key} says {values[0]} and {named(policy.name)} says {values[1]}: the "
-                "smaller holds",
+                f"argument x-{key} says {values[0]} and {named(policy.name)} says {values[1]}: the smaller "
+                "holds",
                 "keep one of the two",
                 (f"x-{key} {values[0]}", f"{named(policy.name)}: {key} {values[1]}"),
             )

@@ -33,22 +33,19 @@ def transience(broker: Broker) -> Iterator[Finding]:
                     vhost.name,
                     named(queue.name),
                     f"a {kind} queue cannot be {' or '.join(flags)}: declaring it is refused, and an "
-                    "import leaves "
-                    "it out without a word, then stops at its bindings",
+                    "import leaves it "
+                    "out without a word; its bindings then fail the import, or are left out too (3.10)",
                     "declare it durable, not auto-delete and not exclusive",
                     (f"{named(queue.name)} ({kind})", ", ".join(flags)),
                 )
         elif not queue.durable and not queue.exclusive:
-            refused = (
-                " RabbitMQ 4.3 refuses to declare it (transient_nonexcl_queues)"
-                if broker.target.refuses_transient_queues
-                else " From RabbitMQ 4.3 declaring it is refused"
-            )
             yield found(
                 "TRANSIENT-QUEUE",
                 vhost.name,
                 named(queue.name),
-                f"when the node restarts the queue is gone, with its messages and its bindings.{refused}",
+                # Asked of 4.3.6: transient_nonexcl_queues is "permitted_by_default".
+                "when the node restarts the queue is gone, with its messages and its bindings. Such queues "
+                "are deprecated: RabbitMQ refuses them where the feature transient_nonexcl_queues is denied",
                 "declare it durable, or exclusive if it belongs to one connection",
                 (named(queue.name), "not durable, not exclusive"),
             )
@@ -59,9 +56,8 @@ def transience(broker: Broker) -> Iterator[Finding]:
             "SINGLE-COPY",
             vhost_name,
             f"vhost {vhost_name!r}",
-            f"{len(names)} classic queues have one copy: while their node is away their messages are out "
-            "of reach, "
-            "and with its disk they are lost",
+            f"classic queues have one copy ({len(names)} of them here): while their node is away their "
+            "messages are out of reach, and with its disk they are lost",
             "use quorum queues where messages matter",
             (listed(names),),
         )

@@ -17,9 +17,9 @@ def users(broker: Broker) -> Iterator[Finding]:
                 "USER-GUEST-ADMIN",
                 "",
                 f"user {user.name!r}",
-                "guest is an administrator with a password that everybody knows; only the rule that it "
-                "may log in "
-                "from localhost alone stands before it",
+                "guest is an administrator, with a default password that everybody knows; only the rule "
+                "that it "
+                "may log in from localhost alone stands before it",
                 "delete guest and make an administrator of your own",
                 (f"user {user.name!r}, tags {', '.join(user.tags)}",),
             )
