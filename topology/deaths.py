@@ -79,10 +79,10 @@ def target_of(
 
 
 def _named_by(routing_key: str, queues: Iterable[str]) -> str | None:
-    """On a ladder the queue's name is what follows the bits; everywhere else it is the whole key."""
+    """On a ladder the queue's name is what follows its shape and the bits; elsewhere it is the whole key."""
     for queue in queues:
         bits = routing_key.removesuffix(queue)
-        if bits != routing_key and re.fullmatch(r"([01]\.)*", bits):
+        if bits != routing_key and re.fullmatch(r"([0-9]+x[0-9]+\.)?([01]\.)*", bits):
             return queue
     return None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from topology.errors import InvalidTopologyError
+from topology.ladder import end_key
 from topology.names import UNROUTED, UNROUTED_DLQ, dlq, dlx, due, step
 from topology.names import policy as policy_name
 from topology.spec import Topology, WorkQueue
@@ -139,8 +140,7 @@ def _work(queue: WorkQueue) -> Entities:
         arguments["x-max-priority"] = queue.max_priority
     if queue.single_active_consumer:
         arguments["x-single-active-consumer"] = True
-    # One star per bit and the whole name: with "#" before it, a key for "a.b" would reach "b" too.
-    key = ".".join([queue.ladder.shape, *["*"] * queue.ladder.steps, queue.name])
+    key = end_key(queue.ladder, queue.name)
     return Entities(
         (),
         (Queue(queue.name, arguments),),

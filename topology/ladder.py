@@ -48,6 +48,14 @@ def routing_key(ticks: int, ladder: Ladder, queue: str) -> str:
     return ".".join((ladder.shape, *bits, queue))
 
 
+def end_key(ladder: Ladder, queue: str) -> str:
+    """The key that binds a queue to a ladder's end: whatever the bits, and the whole name.
+
+    One star per bit: with "#" before the name, a key for "a.b" would reach "b" too.
+    """
+    return ".".join([ladder.shape, *["*"] * ladder.steps, queue])
+
+
 def route(queue: WorkQueue, delay_s: float, *, time_scale: float, now_ms: int) -> Route:
     """The first exchange and the routing key for a delay of `delay_s` seconds.
 

@@ -174,6 +174,26 @@ def test_what_cannot_be_opened_exits_2(tmp_path: Path) -> None:
     assert (run.code, "no code NO-SUCH-CODE" in run.err) == (2, True)
 
 
+def test_explain_has_the_page_of_a_code_and_lists_all(tmp_path: Path) -> None:
+    def explain(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = console_script("topology.cli:main", "explain", *arguments)
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=clean_environment({}),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert explain("dlx-missing").stdout.startswith("# DLX-MISSING: ")
+    listed = explain().stdout.splitlines()
+    assert any(line.split()[:2] == ["DLX-MISSING", "error"] for line in listed)
+    unknown = explain("DLX-MISING")
+    assert (unknown.returncode, "did you mean DLX-MISSING" in unknown.stderr) == (2, True)
+
+
 # Code.
 
 

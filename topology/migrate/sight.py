@@ -24,11 +24,15 @@ class Held:
 
     Attributes:
         dead: dead letters that their target has not confirmed.
+        consumers: how many there were then.
+        running: it has a leader that tells its statistics.
     """
 
     ready: int | None
     unacknowledged: int | None
     dead: int
+    consumers: int
+    running: bool
 
     @property
     def nothing(self) -> bool:
@@ -56,9 +60,6 @@ class Sight:
             found.get("messages_ready"),
             found.get("messages_unacknowledged"),
             int(found.get("messages_dlx") or 0),
+            int(found.get("consumers") or 0),
+            found.get("state") == "running" and found.get("messages_ready") is not None,
         )
-
-    def running(self, queue: str) -> bool:
-        """False while the queue has no leader, as when its node is down."""
-        found = self._management.get(f"/api/queues/{self._vhost}/{segment(queue)}") or {}
-        return str(found.get("state", "running")) == "running"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-from topology.ladder import routing_key
+from topology.ladder import end_key, routing_key
 from topology.names import UNROUTED, UNROUTED_DLQ, dlq, dlx, due, step
 from topology.spec import Topology, WorkQueue
 
@@ -88,8 +88,7 @@ def ladder_legs(queue: WorkQueue, run: UUID, time_scale: float) -> Iterator[Leg]
 
 def way_out(queue: WorkQueue, run: UUID) -> Way:
     """The binding that takes this run's probes, and nothing else, off the ladder's end."""
-    stars = ["*"] * queue.ladder.steps
-    return Way(due(queue.name, queue.ladder), ".".join([queue.ladder.shape, *stars, _suffix(run)]))
+    return Way(due(queue.name, queue.ladder), end_key(queue.ladder, _suffix(run)))
 
 
 def ladders(topology: Topology) -> list[WorkQueue]:
