@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.as_applied import as_applied
 from topology import exits
 from topology.entities import Entities, compile_topology
-from topology.lint.definitions import Exchange, Queue
+from topology.lint.definitions import Queue
 from topology.plan.changes import Change, Difference
 from topology.plan.compare import compare
 from topology.plan.have import Have, HaveBinding
@@ -21,14 +22,8 @@ ENTITIES = compile_topology(TOPOLOGY)
 
 
 def applied(entities: Entities = ENTITIES, version: str = "4.3.6") -> Have:
-    """A broker on which everything is as it should be."""
-    return Have(
-        version,
-        {e.name: Exchange("/", e.name, e.type, arguments=dict(e.arguments)) for e in entities.exchanges},
-        {q.name: Queue("/", q.name, arguments=dict(q.arguments)) for q in entities.queues},
-        frozenset(HaveBinding(b.source, b.destination, b.kind, b.routing_key) for b in entities.bindings),
-        (),
-    )
+    """Without policies of its own: the tests here give them."""
+    return replace(as_applied(entities, version), policies=())
 
 
 def with_queue(name: str, arguments: Mapping[str, object] | None = None, **properties: Any) -> Have:

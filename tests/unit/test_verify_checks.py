@@ -8,16 +8,20 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.as_applied import as_applied
 from topology.channel import QueueState
-from topology.entities import Binding, compile_topology
+from topology.entities import NO_DELIVERY_LIMIT, compile_topology
+from topology.lint.definitions import Policy as HavePolicy
+from topology.lint.definitions import Queue as HaveQueue
 from topology.names import UNROUTED_DLQ
+from topology.plan.have import HaveBinding
 from topology.probe import Arrival
 from topology.spec import Ladder, Topology, WorkQueue
 from topology.verify.check import Check
 from topology.verify.condition import check_broker, check_queues, check_stuck
 from topology.verify.declared import Owners, check_bindings, check_entities
 from topology.verify.legs import Leg, dead_letter_legs, ladder_legs, ladders, way_out
-from topology.verify.live import Live, LiveExchange, LiveQueue
+from topology.verify.live import Live, LiveQueue
 from topology.verify.policies import check_policies
 from topology.verify.verdict import Evidence, absent, arrived, before
 
@@ -29,6 +33,7 @@ TOPOLOGY = Topology(
     )
 )
 ENTITIES, OWNERS = compile_topology(TOPOLOGY), Owners.in_(TOPOLOGY)
+DLQ_ARGUMENTS = {"x-queue-type": "quorum", "x-delivery-limit": NO_DELIVERY_LIMIT}
 
 
 def as_declared(version: str = "4.3.6", **changes: dict[str, Any]) -> Live:
@@ -38,26 +43,22 @@ def as_declared(version: str = "4.3.6", **changes: dict[str, Any]) -> Live:
     for queue in ENTITIES.queues:
         own = by_queue.get(queue.name)
         made = LiveQueue(
-            queue.name, queue.type, plain=True, arguments=queue.arguments, state="running", consumers=0,
+            queue.name, state="running", consumers=0,
             policy=own.name if own else None, operator_policy=None,
             effective=own.definition if own else {}, stuck=0, members=3, online=3,
         )  # fmt: skip
         queues[queue.name] = dataclasses.replace(made, **changes.get(queue.name.replace(".", "_"), {}))
-    return Live(
-        version,
-        queues,
-        {e.name: LiveExchange(e.name, e.type, plain=True, arguments=e.arguments) for e in ENTITIES.exchanges},
-        frozenset(ENTITIES.bindings),
-        {policy.name: policy.definition for policy in ENTITIES.policies},
-        {},
-        (),
-    )
+    return Live(as_applied(ENTITIES, version), queues, ())
+
+
+def having(live: Live, **changes: Any) -> Live:
+    return dataclasses.replace(live, have=dataclasses.replace(live.have, **changes))
 
 
 def found(live: Live) -> list[Check]:
     return [
-        *check_entities(ENTITIES, live, OWNERS),
-        *check_bindings(ENTITIES, live, OWNERS),
+        *check_entities(ENTITIES, live.have, OWNERS),
+        *check_bindings(ENTITIES, live.have, OWNERS),
         *check_policies(TOPOLOGY, ENTITIES, live, OWNERS),
         *check_queues(ENTITIES, live, OWNERS),
     ]
@@ -71,10 +72,6 @@ def test_nothing_is_said_of_what_is_as_declared() -> None:
 @pytest.mark.parametrize(
     ("changes", "path", "words"),
     [
-        ({"jobs_dlq": {"type": "classic"}}, "queue jobs.dlq", "it is classic, not a durable quorum queue"),
-        ({"jobs_dlq": {"plain": False}}, "queue jobs.dlq", "not a durable quorum queue"),
-        ({"jobs_dlq": {"arguments": {"x-queue-type": "quorum"}}}, "queue jobs.dlq",
-         "x-delivery-limit is 'not set', declared is 2000000000"),
         ({"jobs_dlq": {"state": "down"}}, "queue jobs.dlq", "its state is down"),
         ({"jobs_dlq": {"online": 1}}, "queue jobs.dlq", "1 of 3 members are online"),
         ({"jobs_retry_1s": {"consumers": 2}}, "queue jobs.retry.1s", "2 consumers take retries"),
@@ -101,6 +98,31 @@ def test_what_is_wrong_is_said_once(changes: dict[str, Any], path: str, words: s
 
 
 @pytest.mark.parametrize(
+    ("queue", "words"),
+    [
+        (HaveQueue("/", "jobs.dlq", arguments={"x-queue-type": "quorum"}),
+         "x-delivery-limit is not set, declared is 2000000000"),
+        (HaveQueue("/", "jobs.dlq", auto_delete=True, arguments=DLQ_ARGUMENTS),
+         "auto_delete is True, declared is False"),
+        (HaveQueue("/", "jobs.dlq", arguments=DLQ_ARGUMENTS | {"x-queue-type": "classic"}),
+         "x-queue-type is 'classic', declared is 'quorum'"),
+        (HaveQueue("/", "jobs.dlq", arguments=DLQ_ARGUMENTS | {"x-message-ttl": 5}),
+         "x-message-ttl is 5, declared is not set"),
+    ],
+)  # fmt: skip
+def test_a_queue_that_is_other_than_declared_is_told_with_both_values(queue: HaveQueue, words: str) -> None:
+    live = as_declared()
+    (check,) = found(having(live, queues={**live.have.queues, "jobs.dlq": queue}))
+    assert (check.path, check.reason) == ("queue jobs.dlq", words)
+    assert "topology migrate" in check.fix
+
+
+def test_an_argument_that_the_broker_ignores_is_no_difference() -> None:
+    live, queue = as_declared(), HaveQueue("/", "jobs.dlq", arguments=DLQ_ARGUMENTS | {"x-team": "billing"})
+    assert found(having(live, queues={**live.have.queues, "jobs.dlq": queue})) == []
+
+
+@pytest.mark.parametrize(
     "effective",
     [
         {"delivery-limit": 50},
@@ -114,13 +136,15 @@ def test_policies_that_change_nothing_are_left_alone(effective: dict[str, Any]) 
 
 
 def test_a_missing_policy_of_ours_is_missed() -> None:
-    live = dataclasses.replace(as_declared(jobs={"policy": None, "effective": {}}), policies={})
+    live = having(as_declared(jobs={"policy": None, "effective": {}}), policies=())
     (check,) = found(live)
     assert (check.path, check.reason) == ("queue jobs: policy 'redrive.jobs'", "it is missing")
 
 
 def test_a_policy_of_ours_that_says_something_else_is_told() -> None:
-    live = dataclasses.replace(as_declared(), policies={"redrive.jobs": {"message-ttl": 60_000}})
+    live = having(
+        as_declared(), policies=(HavePolicy("/", "redrive.jobs", "^jobs$", {"message-ttl": 60_000}),)
+    )
     (check,) = found(live)
     assert check.reason == "it says {'message-ttl': 60000}"
 
@@ -133,23 +157,26 @@ def test_a_consumer_timeout_that_an_old_broker_does_not_take_is_told() -> None:
 
 def test_a_binding_to_what_is_missing_is_not_said_beside_it() -> None:
     live = as_declared()
-    queues = {name: queue for name, queue in live.queues.items() if name != "jobs.dlq"}
-    gone = dataclasses.replace(
-        live, queues=queues, bindings=frozenset(b for b in live.bindings if b.destination != "jobs.dlq")
+    have, bindings = live.have, live.have.bindings or ()
+    gone = having(
+        dataclasses.replace(live, queues={k: v for k, v in live.queues.items() if k != "jobs.dlq"}),
+        queues={k: v for k, v in have.queues.items() if k != "jobs.dlq"},
+        bindings=frozenset(b for b in bindings if b.destination != "jobs.dlq"),
     )
     assert [check.path for check in found(gone)] == ["queue jobs.dlq"]
 
 
 def test_strangers_bindings_are_not_ours_to_judge() -> None:
     live = as_declared()
-    more = dataclasses.replace(live, bindings=live.bindings | {Binding("jobs.dlx", "audit", "queue", "jobs")})
+    bindings = {*(live.have.bindings or ()), HaveBinding("jobs.dlx", "audit", "queue", "jobs")}
+    more = having(live, bindings=frozenset(bindings))
     assert found(more) == []
 
 
 def test_an_old_release_and_an_alarm_fail_and_what_may_not_be_seen_is_not_probed() -> None:
     old = dataclasses.replace(as_declared("3.9.29"), alarms=("memory alarm on rabbit@a",))
     assert [check.status for check in check_broker(old)] == ["failed", "failed"]
-    blind = dataclasses.replace(old, version="3.10.8", alarms=None)
+    blind = having(dataclasses.replace(old, alarms=None), version="3.10.8")
     assert [check.status for check in check_broker(blind)] == ["ok", "not_probed"]
 
 

@@ -154,7 +154,9 @@ class _Walk:
         deaths = copy.died(reason, self._broker.target)
         closed = [name for name in targets if reason != "rejected" and closes_a_cycle(name, deaths)]
         going = [name for name in targets if name not in closed]
-        full = [name for name in going if _refuses(self.settings(name))]
+        # A letter under way counts toward the length of the queue that keeps it until it has arrived.
+        itself = {copy.queue} if at_least_once and _holds_none(settings) else set[str]()
+        full = [name for name in going if name in itself or _refuses(self.settings(name))]
         self._arriving += (_Copy(name, key, deaths) for name in going if name not in full)
         if not going:
             self._lost(copy, at_least_once, "cycle" if closed else "unroutable", max(len(closed), 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
-from topology.entities import Entities, Exchange, Queue
+from topology.entities import Binding, Entities, Exchange, Queue
 from topology.lint.definitions import Exchange as HaveExchange
 from topology.lint.definitions import Queue as HaveQueue
 from topology.names import moving
@@ -99,8 +99,14 @@ def _bindings(entities: Entities, have: Have) -> Iterator[Change]:
     if have.bindings is None:
         return
     for want in entities.bindings:
-        if HaveBinding(want.source, want.destination, want.kind, want.routing_key) not in have.bindings:
+        if not has_binding(have, want):
             yield Change("create", "binding", want.text)
+
+
+def has_binding(have: Have, want: Binding) -> bool:
+    """Whether it is there, as far as bindings can be seen."""
+    found = HaveBinding(want.source, want.destination, want.kind, want.routing_key)
+    return have.bindings is None or found in have.bindings
 
 
 def exchange_differences(want: Exchange, have: HaveExchange) -> tuple[Difference, ...]:

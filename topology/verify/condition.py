@@ -16,8 +16,8 @@ FIRST_RELEASE = (3, 10)
 
 def check_broker(live: Live) -> Iterator[Check]:
     """Its version and its alarms."""
-    path = f"broker RabbitMQ {live.version}"
-    if live.release < FIRST_RELEASE:
+    path = f"broker RabbitMQ {live.have.version}"
+    if live.have.release() < FIRST_RELEASE:
         yield failed(path, "", "it loses dead letters of quorum queues", "Upgrade to RabbitMQ 3.10 or newer")
     else:
         yield ok(path, "")

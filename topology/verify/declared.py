@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from topology.entities import Entities, Exchange, Queue
+from topology.entities import Entities
 from topology.names import ladder_names, own_names
+from topology.plan.changes import Difference
+from topology.plan.compare import exchange_differences, has_binding, queue_differences
+from topology.plan.have import Have
 from topology.spec import Topology
 from topology.verify.check import APPLY, Check, failed
-from topology.verify.live import Live, LiveExchange, LiveQueue
 
-MIGRATE = "Arguments need a new queue or exchange: move what is in it, delete it, and run: topology apply"
+MIGRATE = "Arguments cannot change in place; run: topology plan, then: topology migrate"
 
 
 @dataclass(frozen=True)
@@ -33,44 +34,40 @@ class Owners:
         return self.by_name.get(name, "")
 
 
-def check_entities(entities: Entities, live: Live, owners: Owners) -> Iterator[Check]:
+def check_entities(entities: Entities, have: Have, owners: Owners) -> Iterator[Check]:
     """A failed check for each exchange and queue that is missing or other than declared."""
     for exchange in entities.exchanges:
-        yield from _entity("exchange", exchange, live.exchanges.get(exchange.name), owners)
+        exists = have.exchanges.get(exchange.name)
+        other = None if exists is None else exchange_differences(exchange, exists)
+        yield from _entity("exchange", exchange.name, other, owners)
     for queue in entities.queues:
-        yield from _entity("queue", queue, live.queues.get(queue.name), owners)
+        found = have.queues.get(queue.name)
+        other = None if found is None else queue_differences(queue, found)
+        yield from _entity("queue", queue.name, other, owners)
 
 
-def check_bindings(entities: Entities, live: Live, owners: Owners) -> Iterator[Check]:
+def check_bindings(entities: Entities, have: Have, owners: Owners) -> Iterator[Check]:
     """A failed check for each missing binding between what is there."""
     for binding in entities.bindings:
-        targets: Mapping[str, object] = live.queues if binding.kind == "queue" else live.exchanges
-        ends = binding.source in live.exchanges and binding.destination in targets
-        if ends and binding not in live.bindings:
+        targets: Mapping[str, object] = have.queues if binding.kind == "queue" else have.exchanges
+        ends = binding.source in have.exchanges and binding.destination in targets
+        if ends and not has_binding(have, binding):
             path = f"{binding.source} → {binding.destination} (binding {binding.routing_key!r})"
             about, owner = (binding.source,), owners.of(binding.source)
             yield failed(path, owner, "it is missing", APPLY, about=about)
 
 
-def _entity(
-    kind: str, want: Exchange | Queue, have: LiveExchange | LiveQueue | None, owners: Owners
-) -> Iterator[Check]:
-    if have is None:
-        reason, fix = "it is missing", APPLY
-    elif have.type != want.type or not have.plain:
-        reason, fix = f"it is {have.type}, not a durable {want.type} {kind}", MIGRATE
-    elif other := _difference(want.arguments, have.arguments):
-        reason, fix = other, MIGRATE
-    else:
-        return
-    yield failed(f"{kind} {want.name}", owners.of(want.name), reason, fix, about=(want.name,))
+def _entity(kind: str, name: str, other: Sequence[Difference] | None, owners: Owners) -> Iterator[Check]:
+    """`other` is None where it is missing, empty where it is as declared."""
+    path, owner = f"{kind} {name}", owners.of(name)
+    if other is None:
+        yield failed(path, owner, "it is missing", APPLY, about=(name,))
+    elif other:
+        reason = "; ".join(
+            f"{each.argument} is {_shown(each.have)}, declared is {_shown(each.want)}" for each in other
+        )
+        yield failed(path, owner, reason, MIGRATE, about=(name,))
 
 
-def _difference(want: Mapping[str, Any], have: Mapping[str, Any]) -> str:
-    """In words, "" where there is none. A classic queue may say its type or leave it out."""
-    names = sorted({*want, *have} - ({"x-queue-type"} if want.get("x-queue-type") == "classic" else set()))
-    return "; ".join(
-        f"{name} is {have.get(name, 'not set')!r}, declared is {want.get(name, 'none')!r}"
-        for name in names
-        if want.get(name) != have.get(name)
-    )
+def _shown(value: object) -> str:
+    return "not set" if value is None else repr(value)

@@ -12,12 +12,12 @@ from typing import Any
 
 from topology.entities import Entities, Policy, Queue
 from topology.names import policy as policy_name
+from topology.releases import POLICY_KEYS_SINCE
 from topology.spec import BROKER_CONSUMER_TIMEOUT_S, Topology
 from topology.verify.check import APPLY, Check, failed
 from topology.verify.declared import Owners
 from topology.verify.live import Live, LiveQueue
 
-CONSUMER_TIMEOUT_RELEASE = (3, 12)
 _AT_LEAST_ONCE = "at-least-once"
 
 
@@ -77,8 +77,8 @@ def _names_it(queue: Queue, have: LiveQueue, live: Live, key: str, why: str, own
     sources = [
         f"{kind} {name!r}"
         for kind, name, definitions in (
-            ("policy", have.policy, live.policies),
-            ("operator policy", have.operator_policy, live.operator_policies),
+            ("policy", have.policy, live.policies(operator=False)),
+            ("operator policy", have.operator_policy, live.policies(operator=True)),
         )
         if name is not None and definitions.get(name, {}).get(key) == value
     ]
@@ -96,8 +96,8 @@ def _names_it(queue: Queue, have: LiveQueue, live: Live, key: str, why: str, own
 
 
 def _own(ours: Policy, have: LiveQueue, live: Live, owner: str) -> Iterator[Check]:
-    path = f"queue {have.name}: policy {ours.name!r}"
-    if ours.name not in live.policies and have.policy != ours.name:
+    path, there = f"queue {have.name}: policy {ours.name!r}", live.policies(operator=False)
+    if ours.name not in there and have.policy != ours.name:
         yield failed(path, owner, "it is missing", APPLY)
     elif have.policy != ours.name:
         yield failed(
@@ -106,15 +106,15 @@ def _own(ours: Policy, have: LiveQueue, live: Live, owner: str) -> Iterator[Chec
             f"it is not in force: policy {have.policy!r} is, since only the highest priority counts",
             f"Give {have.policy!r} a priority below {ours.priority}, or take what it needs into one policy",
         )
-    elif live.policies.get(ours.name, ours.definition) != ours.definition:
-        yield failed(path, owner, f"it says {dict(live.policies[ours.name])}", APPLY)
+    elif there.get(ours.name, ours.definition) != ours.definition:
+        yield failed(path, owner, f"it says {dict(there[ours.name])}", APPLY)
     if (timeout := ours.definition.get("consumer-timeout")) is None:
         return
-    too_old = live.release < CONSUMER_TIMEOUT_RELEASE
+    too_old = live.have.release() < POLICY_KEYS_SINCE["consumer-timeout"]
     if too_old and isinstance(timeout, int) and timeout > BROKER_CONSUMER_TIMEOUT_S * 1000:
         yield failed(
             path,
             owner,
-            f"RabbitMQ {live.version} takes no consumer-timeout from a policy (3.12 does)",
+            f"RabbitMQ {live.have.version} takes no consumer-timeout from a policy (3.12 does)",
             "Set consumer_timeout in rabbitmq.conf, or upgrade",
         )

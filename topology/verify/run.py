@@ -45,16 +45,15 @@ class Verification:
 
         Raises:
             ManagementError: the management API gives no usable answer.
-            MissingError: there is no such vhost.
             BrokerError: the broker is away.
         """
         entities, owners = compile_topology(self.topology, self.time_scale), Owners.in_(self.topology)
         live = read_live(self.management, self.address.vhost, entities)
         read_at = time.monotonic()
-        broken = list(check_entities(entities, live, owners))
+        broken = list(check_entities(entities, live.have, owners))
         wrong = [
             *broken,
-            *check_bindings(entities, live, owners),
+            *check_bindings(entities, live.have, owners),
             *check_policies(self.topology, entities, live, owners),
             *check_queues(entities, live, owners),
         ]
@@ -72,13 +71,13 @@ class Verification:
         ways = [
             way_out(queue, run)
             for queue in one_each
-            if due(queue.name, queue.ladder) in evidence.live.exchanges
+            if due(queue.name, queue.ladder) in evidence.live.have.exchanges
         ]
         self.probing = Probing(self.address, legs, ways, evidence)
         return asyncio.run(self.probing.run())
 
     def _overtaken(self, live: Live) -> frozenset[str]:
-        quorum = live.release >= OVERTAKING_RELEASE
+        quorum = live.have.release() >= OVERTAKING_RELEASE
         return frozenset(
             queue.name
             for queue in self.topology.queues

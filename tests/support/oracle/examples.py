@@ -242,6 +242,8 @@ KNOWN: tuple[Known, ...] = (
            "full": {"x-max-length": 0, "x-overflow": "reject-publish"}}, "rejected",
           rests=DEAD, kept={"work": 1},
           bindings=[("amq.fanout", "full", ""), ("amq.fanout", "dead", "")]),
+    known("at-least-once keeps a letter to its own queue when the letter itself fills that queue",
+          {"work": {**AT_LEAST_ONCE, "x-max-length": 0, **to("", "work")}}, "rejected", kept={"work": 1}),
     known("at-least-once in a policy, its overflow in the arguments",
           {"work": {**QUORUM, "x-overflow": "reject-publish", **to("", "nobody")}}, "rejected",
           kept={"work": 1}, policies=[policy({"dead-letter-strategy": "at-least-once"})]),
