@@ -74,8 +74,17 @@ def permissions(address: AmqpAddress) -> str:
 
 def broker_version(opened: pika.BlockingConnection) -> str:
     """As the broker tells every client, e.g. `3.10.8`."""
-    version = opened._impl.server_properties.get("version", "")  # pika shows it on other adapters only
-    return version.decode() if isinstance(version, bytes) else str(version)
+    return _server_property(opened, "version")
+
+
+def cluster_name(opened: pika.BlockingConnection) -> str:
+    """As the broker tells every client; "" where it does not."""
+    return _server_property(opened, "cluster_name")
+
+
+def _server_property(opened: pika.BlockingConnection, name: str) -> str:
+    value = opened._impl.server_properties.get(name, "")  # pika shows them on other adapters only
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def apply(address: AmqpAddress, entities: Entities) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -50,7 +51,7 @@ class Management:
     """
 
     def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
-        """Raises InvalidManagementUrlError."""
+        """Raises InvalidManagementUrlError, and ManagementError where SSL_CERT_FILE holds no certificates."""
         parsed = ManagementUrl.parse(url)
         self.address = parsed.address
         self.user = parsed.user
@@ -61,7 +62,7 @@ class Management:
             # A proxy meant for the world outside must not be asked for this machine. SSL_CERT_FILE
             # counts all the same.
             trust_env=parsed.host not in LOOPBACK,
-            verify=httpx.create_ssl_context(),
+            verify=_trusted(),
         )
 
     def __enter__(self) -> Self:
@@ -188,3 +189,12 @@ class Management:
 
     def _foreign(self) -> ManagementError:
         return ManagementError(f"{self.address} is no RabbitMQ management API (its port is usually 15672)")
+
+
+def _trusted() -> ssl.SSLContext:
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:  # ssl.SSLError is one
+        raise ManagementError(
+            f"SSL_CERT_FILE has to name a file of certificates (PEM): {error.strerror or error}"
+        ) from error

@@ -112,6 +112,8 @@ def import_topology(name: str, shown: str) -> Topology:
         InvalidTopologyError: no such module or attribute, or it is no Topology.
     """
     module_name, _, attribute = name.partition(":")
+    if not (module_name and attribute):
+        raise InvalidTopologyError(f"{shown}: must look like module:ATTRIBUTE")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.processes import clean_environment, console_script
 from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually
 from topology.lint.document import MAX_BYTES
 
 QUEUE = {"name": "orders", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
@@ -117,6 +118,12 @@ def test_a_finding_that_holds_for_older_brokers_alone_is_left_out_for_newer_ones
 def test_one_virtual_host_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "broker.json").write_text(exported(LOST, {**TEMPORARY, "vhost": "b"}))
     assert lint(tmp_path, "broker.json", "--vhost", "b", "--format", "json").codes("error") == set()
+    misspelt = {**LOST, "exclusiv": False}
+    (tmp_path / "both.json").write_text(exported(misspelt, {**TEMPORARY, "vhost": "b"}))
+    warned = lint(tmp_path, "both.json", "--format", "json").codes("warning")
+    assert ("FIELD-UNKNOWN", "queue 'orders'") in warned
+    only = lint(tmp_path, "both.json", "--vhost", "b", "--format", "json").codes("warning")
+    assert "FIELD-UNKNOWN" not in {code for code, _ in only}
     assert "no virtual host 'c'; there are '/', 'b'" in refused(tmp_path, "broker.json", "--vhost", "c").err
 
 
@@ -170,6 +177,7 @@ def test_a_file_of_100_mb_is_refused_without_reading_it_all(tmp_path: Path) -> N
 def test_what_cannot_be_opened_exits_2(tmp_path: Path) -> None:
     assert "nope.json: No such file or directory" in refused(tmp_path, "nope.json").err
     assert "Is a directory" in refused(tmp_path, str(tmp_path)).err
+    assert "the source is empty" in refused(tmp_path, "").err
     run = lint(tmp_path, "nope.json", "--ignore", "NO-SUCH-CODE")
     assert (run.code, "no code NO-SUCH-CODE" in run.err) == (2, True)
 
@@ -292,6 +300,31 @@ def test_without_the_tag_administrator_what_is_open_is_linted(
     assert ("DROP-TTL", "queue 'mails'") in run.codes("warning")
 
 
+def test_of_policies_that_tie_the_one_in_force_on_the_broker_counts(
+    vhost: Vhost, user: Any, tmp_path: Path
+) -> None:
+    with vhost.channel() as channel:
+        channel.queue_declare("work", durable=True)
+    says = {"a": {"message-ttl": 1000}, "m": {"max-length": 5}, "z": {"message-ttl": 1000}}
+    for name, definition in says.items():
+        policy = {"pattern": "^work$", "apply-to": "queues", "definition": definition}
+        vhost.management.put(f"/api/policies/{vhost.vhost}/{name}", json=policy).raise_for_status()
+    for without in ("", "a", "z"):
+        if without:
+            vhost.management.delete(f"/api/policies/{vhost.vhost}/{without}").raise_for_status()
+            del says[without]
+        winner: Any = eventually(
+            lambda: in_force if (in_force := (vhost.queue("work") or {}).get("policy")) in says else None,
+            15,
+            "the policy in force",
+        )
+        code = "DROP-TTL" if "message-ttl" in says[winner] else "DROP-MAXLEN"
+        for url in (vhost.management_url, user("management", may=True)):
+            run = lint(tmp_path, url, "--vhost", vhost.vhost, "--format", "json")
+            dropping = [one for one in run.codes("warning") if one[0].startswith("DROP-")]
+            assert dropping == [(code, "queue 'work'")], winner
+
+
 def test_a_user_who_may_see_nothing_is_told_what_to_set(vhost: Vhost, user: Any, tmp_path: Path) -> None:
     nobody = refused(tmp_path, user("", may=True))
     assert (nobody.code, "set_user_tags" in nobody.err) == (1, True)
@@ -392,6 +425,9 @@ def test_tls_without_a_trusted_certificate_names_the_way_out(tmp_path: Path) -> 
         assert (stranger.code, "SSL_CERT_FILE" in stranger.err) == (1, True), stranger.err
         trusted = refused(tmp_path, f"https://127.0.0.1:{port}", env={"SSL_CERT_FILE": str(certificate)})
         assert "is no RabbitMQ management API" in trusted.err
+        for named in (str(tmp_path / "none.pem"), str(key)):
+            wrong = refused(tmp_path, f"https://127.0.0.1:{port}", env={"SSL_CERT_FILE": named})
+            assert (wrong.code, "SSL_CERT_FILE has to name a file" in wrong.err) == (1, True), wrong.err
     with answering(http("200 OK", "text/html", b"hello")) as port:
         plain = refused(tmp_path, f"https://127.0.0.1:{port}")
         assert (plain.code, "does not speak TLS" in plain.err) == (1, True), plain.err

@@ -42,6 +42,7 @@ class Place:
         put_policies(self.vhost, entities)
         self.settings = {
             "REDRIVE_AMQP_URL": self.vhost.amqp_url,
+            "REDRIVE_MANAGEMENT_URL": self.vhost.management_url,
             "REDRIVE_DATABASE_URL": self.database.url,
             "REDRIVE_TOPOLOGY": f"{MODULE}:TOPOLOGY",
             "REDRIVE_TIME_SCALE": str(TIME_SCALE),

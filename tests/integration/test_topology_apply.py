@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
+import httpx
 import pytest
 
 from tests.support.planned import SMALL, bound, environment, exported, planned, policy, topology, user
@@ -31,6 +36,35 @@ def effective(vhost: Vhost, queue: str) -> dict[str, Any]:
     """The policy in force, as the broker tells it; it comes with the queue's statistics, seconds late."""
     found = vhost.queue(queue) or {}
     return dict(found.get("effective_policy_definition") or {})
+
+
+@contextmanager
+def renamed_cluster(management_url: str) -> Iterator[str]:
+    """The real management API, through a proxy that changes the cluster's name alone."""
+    there = urlsplit(management_url)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            headers = {"Authorization": self.headers["Authorization"]}
+            passed = httpx.get(f"http://{there.hostname}:{there.port}{self.path}", headers=headers)
+            body = b'{"name": "another"}' if self.path == "/api/cluster-name" else passed.content
+            self.send_response(passed.status_code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_request(self, code: object = "-", size: object = "-") -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            user_info = there.netloc.rpartition("@")[0]
+            yield f"http://{user_info}@127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @both_ways
@@ -275,3 +309,33 @@ def test_help_says_what_policies_need() -> None:
     ).stdout
     assert "REDRIVE_MANAGEMENT_URL" in said
     assert "policymaker" in said
+
+
+def test_two_urls_of_two_brokers_are_refused_before_anything_is_made(vhost: Vhost) -> None:
+    """Another cluster's management API: everything is as on the broker, but the name."""
+    before = exported(vhost)
+    with renamed_cluster(vhost.management_url) as url:
+        planned_there = topology(vhost, "plan", REDRIVE_MANAGEMENT_URL=url)
+        done = topology(vhost, "apply", of="TTL_30", REDRIVE_MANAGEMENT_URL=url)
+        verified = topology(vhost, "verify", REDRIVE_MANAGEMENT_URL=url)
+
+    place = url.rpartition("@")[2]
+    assert f"at http://{place} vhost {vhost.vhost}" in planned_there.stdout
+    for refused in (done, verified):
+        assert refused.returncode == 1
+        assert "is cluster 'another': both must name one broker" in refused.stderr
+    assert exported(vhost) == before
+
+
+def test_an_amqp_port_where_nothing_listens_is_no_place_that_was_looked_at(vhost: Vhost) -> None:
+    assert topology(vhost, "apply").returncode == 0
+    nowhere = replace(vhost, amqp_url=f"amqp://guest:guest@127.0.0.1:1/{vhost.vhost}")
+    plan, check = topology(nowhere, "plan"), topology(nowhere, "check")
+    applied = topology(nowhere, "apply", "--wait", "0")
+    verified = topology(nowhere, "verify")
+    migrated = topology(nowhere, "migrate", "--yes", of="CLASSIC")
+
+    assert "127.0.0.1:1 " not in plan.stdout + check.stdout
+    assert [each.returncode for each in (plan, check, applied, verified, migrated)] == [0, 0, 1, 1, 1]
+    for each in (applied, verified, migrated):
+        assert f"127.0.0.1:1 vhost {vhost.vhost}" in each.stderr

@@ -119,9 +119,15 @@ class Processes:
 
 
 def console_script(entry_point: str, *arguments: str) -> list[str]:
-    """Command line of the console script `module:function`, whether it is installed or not."""
+    """Command line of the console script `module:function`, whether it is installed or not.
+
+    It heeds Ctrl-C also where the tests run in the background of a shell, which ignores it there.
+    """
     module, function = entry_point.split(":")
-    code = f"import sys; from {module} import {function} as run; sys.argv[0] = {module!r}; sys.exit(run())"
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        f"from {module} import {function} as run; sys.argv[0] = {module!r}; sys.exit(run())"
+    )
     return [sys.executable, "-c", code, *arguments]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.lint_fixtures import defined
+from tests.support.lint_fixtures import Thing, defined
 from topology.lint.codes import CATALOGUE
 from topology.lint.definitions import Binding, Exchange, Policy, Queue
 from topology.lint.run import lint
@@ -87,3 +87,19 @@ def test_any_definitions_can_be_linted(
     assert found == lint(defined(*things), target)
     assert all(one.code in CATALOGUE and one.message and one.fix and one.path for one in found)
     assert len(set(found)) == len(found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(QUEUES, EXCHANGES, BINDINGS, POLICIES),
+        max_size=14,
+        unique_by=lambda one: repr(one) if isinstance(one, Binding) else f"{type(one)} {one.name}",
+    ).flatmap(lambda things: st.tuples(st.just(things), st.permutations(things))),
+    st.sampled_from(SUPPORTED),
+)
+def test_the_order_in_which_a_broker_exports_them_changes_no_finding(
+    orders: tuple[list[Thing], list[Thing]], target: Target
+) -> None:
+    given_so, or_so = orders
+    assert lint(defined(*given_so), target) == lint(defined(*or_so), target)

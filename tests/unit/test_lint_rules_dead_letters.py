@@ -152,16 +152,36 @@ def test_headers_bindings_that_look_into_the_message_are_undecided() -> None:
     assert "DLX-UNDECIDED" not in notes(WORK, x("dead", "headers"), q("work.dlq"), bind("dead", "work.dlq"))
 
 
+def test_an_alternate_exchange_of_a_headers_exchange_takes_letters_only_perhaps() -> None:
+    caught = (
+        x("dead", "headers", {"alternate-exchange": "rest"}),
+        x("rest", "fanout"),
+        q("rest"),
+        bind("rest", "rest"),
+    )
+    by_header = bind("dead", "work.dlq", "", {"x-match": "all", "kind": "order"})
+    assert alarms(WORK, q("work.dlq"), by_header, *caught) == {}
+    assert "DLX-UNDECIDED" in notes(WORK, q("work.dlq"), by_header, *caught)
+
+
 def test_a_consistent_hash_exchange_takes_every_letter() -> None:
     hashed = x("dead", "x-consistent-hash")
     assert "DLX-UNROUTABLE" not in alarms(WORK, hashed, q("work.dlq"), bind("dead", "work.dlq", "10"))
     assert "DLX-UNBOUND" in alarms(WORK, hashed)
+    two = (q("1.dlq"), q("2.dlq"), bind("dead", "1.dlq", "10"), bind("dead", "2.dlq", "10"))
+    assert "DLX-FANS-OUT" not in notes(WORK, hashed, *two)
+    # The one that it picks, and beside it another.
+    beside = (q("3.dlq"), x("all", "fanout"), chain("all", "dead"), bind("all", "3.dlq"))
+    work = q("work", dead_letters_to("all", "work"))
+    assert notes(work, hashed, *two, *beside)["DLX-FANS-OUT"] == ["queue 'work'"]
 
 
 def test_a_dead_letter_exchange_must_outlive_its_bindings_and_the_node() -> None:
     rest = (WORK, q("work.dlq"), bind("dead", "work.dlq", "work"))
     assert alarms(*rest, x("dead", auto_delete=True)) == {"DLX-AUTO-DELETE": ["exchange 'dead'"]}
     assert alarms(*rest, x("dead", durable=False)) == {"DLX-TRANSIENT": ["exchange 'dead'"]}
+    transient = q("work", dead_letters_to("dead", "work"), durable=False)
+    assert "DLX-TRANSIENT" not in alarms(transient, *rest[1:], x("dead", durable=False))
     assert alarms(*rest, x("dead")) == {}
 
 
@@ -169,6 +189,8 @@ def test_a_dead_letter_exchange_by_name_alone_is_unused() -> None:
     named = (x("orders.dlx"), q("orders.letters"), bind("orders.dlx", "orders.letters", "orders"))
     assert alarms(*named) == {"DLX-UNUSED": ["exchange 'orders.dlx'"]}
     assert alarms(*named, q("orders", dead_letters_to("orders.dlx", "orders"))) == {}
+    later = policy("later", "^orders$", {"dead-letter-exchange": "orders.dlx"})
+    assert alarms(*named, later) == {"POLICY-NO-MATCH": ["policy 'later'"]}
 
 
 def test_a_missing_alternate_exchange_catches_nothing() -> None:
@@ -240,3 +262,17 @@ def test_at_least_once_needs_a_dead_letter_exchange() -> None:
 
 def test_forwarding_without_confirm_is_noted() -> None:
     assert notes(*SAFE)["AT-MOST-ONCE"] == ["queue 'work'"]
+
+
+def test_only_dead_letters_come_through_an_alternate_exchange_of_a_dead_letter_exchange() -> None:
+    """What is bound to it with a wildcard does not get any key, but those of the letters."""
+    caught = (
+        x("dead", "direct", {"alternate-exchange": "rest"}),
+        x("rest", "topic"),
+        q("catch", dead_letters_to("last")),
+        bind("rest", "catch", "#"),
+        x("last"),
+        q("last.letters"),
+        bind("last", "last.letters", "work"),
+    )
+    assert "DLX-PARTIAL" not in alarms(WORK, *caught) | notes(WORK, *caught)

@@ -46,6 +46,9 @@ def test_a_quorum_queue_drops_at_its_delivery_limit() -> None:
         "DROP-DELIVERY-LIMIT": ["queue 'work'"]
     }
     assert alarms(quorum("work", {"x-delivery-limit": 2_000_000_000})) == {}
+    assert only(findings(quorum("work")), "DROP-DELIVERY-LIMIT").versions == "4.0+"
+    own = only(findings(quorum("work", {"x-delivery-limit": 5})), "DROP-DELIVERY-LIMIT")
+    assert own.versions == "3.10+"
     assert alarms(quorum("work", dead_letters_to("", "letters")), q("letters")) == {}
 
 
@@ -67,6 +70,8 @@ def test_a_durable_auto_delete_queue_takes_its_messages_along() -> None:
 def test_an_exclusive_queue_is_temporary_and_may_forget() -> None:
     reply = Queue("/", "reply", False, True, True, {"x-expires": 1_000, "x-message-ttl": 1_000})
     assert alarms(reply) == {}
+    shared = q("reply", {"x-message-ttl": 1_000, "x-max-length": 5}, durable=False, auto_delete=True)
+    assert alarms(shared) == {"TRANSIENT-QUEUE": ["queue 'reply'"]}
 
 
 def test_quorum_queues_do_not_know_reject_publish_dlx() -> None:
@@ -78,6 +83,8 @@ def test_quorum_queues_do_not_know_reject_publish_dlx() -> None:
 def test_a_dead_letter_key_alone_does_nothing() -> None:
     alone = policy("key", "^work$", {"dead-letter-routing-key": "letters"})
     assert alarms(q("work"), alone) == {"DLX-KEY-ALONE": ["queue 'work'"]}
+    # As an argument it is refused, which is told.
+    assert "DLX-KEY-ALONE" not in alarms(q("work", {"x-dead-letter-routing-key": "k"}))
     both = policy("key", "^work$", {"dead-letter-exchange": "", "dead-letter-routing-key": "letters"})
     assert alarms(q("work"), both, q("letters")) == {}
 
@@ -121,6 +128,7 @@ def test_a_dead_letter_queue_with_a_delivery_limit_of_its_own_is_an_alarm_and_wi
     None
 ):
     assert "DLQ-DELIVERY-LIMIT" in notes(WORK, quorum("work.dlq"))
+    assert only(findings(WORK, quorum("work.dlq")), "DLQ-DELIVERY-LIMIT").versions == "4.0+"
     assert "DLQ-DELIVERY-LIMIT" in alarms(WORK, quorum("work.dlq", {"x-delivery-limit": 5}))
     endless = quorum("work.dlq", {"x-delivery-limit": 2_000_000_000})
     assert "DLQ-DELIVERY-LIMIT" not in {**notes(WORK, endless), **alarms(WORK, endless)}
@@ -208,3 +216,20 @@ def test_a_retry_through_a_shared_exchange_comes_back_as_several_copies() -> Non
         "RETRY-DUPLICATES": ["queue 'mail.retry'"]
     }
     assert alarms(*events, bind("events", "audit", "user.*"), retry("order.created")) == {}
+
+
+def test_before_4_a_negative_delivery_limit_drops_at_the_first_return() -> None:
+    work = quorum("work", {"x-delivery-limit": -1})
+    found = findings(work, target=OLDEST)
+    assert "a message that is returned at all" in only(found, "DROP-DELIVERY-LIMIT").message
+    value = only(found, "ARG-VALUE")
+    assert "gone at its first return" in value.message
+    assert value.fix == "set x-delivery-limit to a whole number of at least 0"
+    assert alarms(work, target=NEWEST) == {}
+
+
+def test_a_retry_through_an_exchange_that_picks_one_queue_comes_back_once() -> None:
+    retry = q("mail.retry", {"x-message-ttl": 1_000, **dead_letters_to("shards", "mail")})
+    shards = (q("mail.1"), q("mail.2"), bind("shards", "mail.1", "1"), bind("shards", "mail.2", "1"))
+    assert alarms(retry, *shards, x("shards", "x-consistent-hash")) == {}
+    assert alarms(retry, *shards, x("shards", "fanout")) == {"RETRY-DUPLICATES": ["queue 'mail.retry'"]}

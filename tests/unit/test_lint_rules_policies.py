@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.lint_fixtures import (
@@ -56,8 +58,13 @@ def test_a_policy_with_a_key_of_another_queue_type_is_passed_over_whole() -> Non
     skipped = only(found, "POLICY-NOT-APPLICABLE")
     assert (skipped.severity, skipped.entity) == ("error", "queue 'work'")
     assert "'queue-mode'" in skipped.message
-    assert only(found, "POLICY-NEVER-WINS").entity == "policy 'lazy'"
+    vain = only(found, "POLICY-NEVER-WINS")
+    assert vain.entity == "policy 'lazy'"
+    assert vain.message.startswith("it matches queue 'work' and is in force on none: keys that")
+    assert vain.fix == "take out the keys that POLICY-NOT-APPLICABLE names"
     assert alarms(q("work"), lazy, *LETTERS, target=OLDEST) == {}
+    stream = q("work", {"x-queue-type": "stream"})
+    assert only(findings(stream, lazy, *LETTERS), "POLICY-NOT-APPLICABLE").severity == "info"
 
 
 def test_passing_over_a_policy_without_dead_letter_exchange_is_a_warning() -> None:
@@ -95,6 +102,14 @@ def test_two_policies_of_one_priority_on_one_queue_tie() -> None:
     )
 
 
+def test_of_policies_that_tie_the_one_that_a_live_broker_names_is_in_force() -> None:
+    short, capped = policy("short", "^w", {"message-ttl": 1_000}), policy("cap", "^w", {"max-length": 5})
+    for name, code in (("short", "DROP-TTL"), ("cap", "DROP-MAXLEN"), ("gone", "DROP-MAXLEN")):
+        assert set(alarms(replace(q("work"), policy=name), short, capped)) == {code, "POLICY-OVERLAP-TIE"}
+    higher = replace(capped, priority=1)
+    assert "DROP-MAXLEN" in alarms(replace(q("work"), policy="short"), short, higher)
+
+
 def test_a_pattern_for_everything_ties_with_policies_that_match_nothing_yet() -> None:
     things = (q("x"), policy("all", "", {"expires": 5}), policy("mqtt", "^mqtt", {"expires": 5}))
     assert alarms(*things)["POLICY-OVERLAP-TIE"] == ["policy 'all'"]
@@ -107,6 +122,11 @@ def test_policies_that_apply_to_different_queue_types_do_not_tie() -> None:
         policy("b", "", {"max-length": 5}, apply_to="streams"),
     )
     assert "POLICY-OVERLAP-TIE" not in alarms(*things, *LETTERS)
+
+
+def test_an_operator_policy_does_not_compete_with_a_policy() -> None:
+    limits = policy("limits", ".*", {"max-length": 9}, operator=True)
+    assert "POLICY-OVERLAP-TIE" not in alarms(q("work"), policy("all", ".*", {"max-length": 5}), limits)
 
 
 def test_argument_and_policy_that_disagree() -> None:

@@ -127,6 +127,8 @@ def test_a_headers_binding_without_arguments_takes_all() -> None:
     assert "HEADERS-MATCH-ALL" in notes(x("h", "headers"), q("work"), bind("h", "work"))
     chosen = bind("h", "work", "", {"x-match": "any", "kind": "order"})
     assert "HEADERS-MATCH-ALL" not in notes(x("h", "headers"), q("work"), chosen)
+    never = bind("h", "work", "", {"x-match": "any"})
+    assert "HEADERS-MATCH-ALL" not in notes(x("h", "headers"), q("work"), never)
 
 
 def test_an_exchange_that_nothing_is_bound_to() -> None:
@@ -232,3 +234,9 @@ def test_a_finding_says_for_which_versions_it_holds() -> None:
         assert only(findings(thing, target=target), code).versions == versions
     own = quorum("work", {"x-delivery-limit": 3})
     assert only(findings(own), "DROP-DELIVERY-LIMIT").versions == "3.10+"
+
+
+def test_a_removed_argument_names_what_takes_its_place() -> None:
+    located = q("work", {"x-queue-master-locator": "min-masters"})
+    fix = only(findings(located), "ARG-UNSUPPORTED").fix
+    assert fix == "use x-queue-leader-locator instead of x-queue-master-locator"

@@ -118,6 +118,19 @@ class TestOperatorPolicy:
         given = (policy("p", "", {"max-length": own}), policy("o", "", {"max-length": limit}, operator=True))
         assert settings(queue("q"), *given).max_length == Setting(5, held)
 
+    @pytest.mark.parametrize(
+        ("own", "limit", "before", "now"), [(5, -1, -1, 5), (-1, 5, -1, 5), (-3, -1, -3, None), (5, 7, 5, 5)]
+    )
+    def test_a_negative_delivery_limit_loosens_from_4_0(
+        self, own: int, limit: int, before: int, now: int | None
+    ) -> None:
+        given = (
+            policy("p", "", {"delivery-limit": own}),
+            policy("o", "", {"delivery-limit": limit}, operator=True),
+        )
+        assert value(settings(quorum("q"), *given, target=Target(3, 13)).delivery_limit) == before
+        assert value(settings(quorum("q"), *given).delivery_limit) == now
+
     def test_adds_its_keys(self) -> None:
         given = (policy("p", "", {"max-length": 1}), policy("o", "", {"message-ttl": 5}, operator=True))
         found = settings(queue("q"), *given)

@@ -11,7 +11,7 @@ from topology.lint.definitions import Policy
 from topology.lint.definitions import Queue as HaveQueue
 from topology.migrate.steps import Work, holding_arguments, steps_left
 from topology.migrate.work import exchange_conflicts, left_to_do, obstacles, steps_of
-from topology.migrate.wrapping import packed, unpacked
+from topology.migrate.wrapping import Outgoing, packed, unpacked
 from topology.plan.have import Have
 from topology.wire import properties, split
 
@@ -67,7 +67,9 @@ def test_every_step_says_what_it_does_to_which_queue() -> None:
 
 def test_only_queues_that_differ_or_were_begun_are_migrated() -> None:
     wanted = Entities((), (WANT, Queue("r", WANT.arguments), Queue("s", WANT.arguments)), ())
-    found = left_to_do(wanted, have(there(), there("r", 5), there("s", 5), there("s.moving")))
+    found = left_to_do(
+        wanted, have(there(), there("r", 5), there("s", 5), there("s.moving", NO_DELIVERY_LIMIT))
+    )
     assert [(steps[0].work.queue, steps[0].stage) for steps in found] == [("q", "hold"), ("s", "return")]
     assert [(each.argument, each.have, each.want) for each in found[0][0].work.differences] == [
         ("x-delivery-limit", 20, 5)
@@ -75,11 +77,17 @@ def test_only_queues_that_differ_or_were_begun_are_migrated() -> None:
 
 
 def test_the_holding_queue_forgets_nothing_and_dead_letters_as_the_queue_does() -> None:
-    want = Queue("q", WANT.arguments | {"x-message-ttl": 500})
-    assert holding_arguments(want) == {
+    # Without reject-publish, at-least-once would be at-most-once.
+    safely = {
+        "x-dead-letter-exchange": "q.dlx",
+        "x-dead-letter-routing-key": "q",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+    }
+    want = Queue("q", WANT.arguments | safely | {"x-message-ttl": 500})
+    assert holding_arguments(want) == safely | {
         "x-queue-type": "quorum",
         "x-delivery-limit": NO_DELIVERY_LIMIT,
-        "x-dead-letter-exchange": "q.dlx",
     }
 
 
@@ -123,8 +131,15 @@ def test_an_exchange_of_another_type_is_left_to_the_operator() -> None:
     assert "exchange q.dlx: type 'direct' -> 'topic'" in line
 
 
-def delivered(raw: bytes, key: str = "a.\udcff") -> Delivery:
-    return Delivery(1, False, "exchange", key, "tag", raw, b"body")
+def delivered(
+    raw: bytes, key: str = "a.\udcff", exchange: str = "exchange", body: bytes = b"body"
+) -> Delivery:
+    return Delivery(1, False, exchange, key, "tag", raw, body)
+
+
+def there_and_back(raw: bytes) -> Outgoing:
+    held = packed(delivered(raw), "h")
+    return unpacked(delivered(held.properties, "h", "", held.body), "me")
 
 
 def test_a_message_comes_back_with_its_bytes_and_its_routing_key() -> None:
@@ -134,7 +149,7 @@ def test_a_message_comes_back_with_its_bytes_and_its_routing_key() -> None:
     outgoing = packed(delivered(raw), "q.moving")
     wrapper = split(outgoing.properties)
 
-    back = unpacked(delivered(outgoing.properties, "q.moving"), "me")
+    back = unpacked(delivered(outgoing.properties, "q.moving", ""), "me")
 
     assert (outgoing.routing_key, outgoing.body) == (b"q.moving", b"body")
     assert (wrapper.expiration, wrapper.user_id, wrapper.delivery_mode) == (None, None, 2)
@@ -150,11 +165,22 @@ def test_what_came_through_an_exchange_goes_on_as_it_came() -> None:
 
 def test_delivery_counters_and_a_strangers_user_id_do_not_come_back() -> None:
     raw = properties(headers={"x-delivery-count": 3, "a": 1}, user_id="other").encode()
-    back = unpacked(delivered(packed(delivered(raw), "h").properties), "me")
+    back = there_and_back(raw)
     assert back.properties == properties(headers={"a": 1}).encode()
 
 
 def test_a_table_that_held_only_counters_does_not_come_back() -> None:
     raw = properties(headers={"x-acquired-count": 1}, app_id="a").encode()
-    back = unpacked(delivered(packed(delivered(raw), "h").properties), "me")
-    assert back.properties == properties(app_id="a").encode()
+    assert there_and_back(raw).properties == properties(app_id="a").encode()
+
+
+def test_properties_that_fill_a_frame_go_before_the_body() -> None:
+    raw = properties(headers={"trace": "x" * 130_000}).encode()
+    assert len(packed(delivered(raw), "h").properties) < 1_000
+    assert there_and_back(raw) == Outgoing(b"a.\xff", raw, b"body")
+
+
+@pytest.mark.parametrize("moved", [b"\xff\xff forged", 2])
+def test_a_stranger_who_uses_our_headers_gets_them_back(moved: object) -> None:
+    raw = properties(headers={"redrive-moved": moved, "redrive-moved-key": b"other"}).encode()
+    assert unpacked(delivered(raw), "me") == Outgoing(b"a.\xff", raw, b"body")

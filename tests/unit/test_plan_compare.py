@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.as_applied import as_applied
 from topology import exits
-from topology.entities import Entities, compile_topology
+from topology.entities import NO_DELIVERY_LIMIT, Entities, compile_topology
 from topology.lint.definitions import Queue
 from topology.plan.changes import Change, Difference
 from topology.plan.compare import compare
@@ -19,6 +19,7 @@ from topology.spec import Ladder, Topology, WorkQueue
 
 TOPOLOGY = Topology((WorkQueue("jobs", Ladder(steps=2)),))
 ENTITIES = compile_topology(TOPOLOGY)
+HOLDING = {"x-queue-type": "quorum", "x-delivery-limit": NO_DELIVERY_LIMIT}
 
 
 def applied(entities: Entities = ENTITIES, version: str = "4.3.6") -> Have:
@@ -54,10 +55,25 @@ def test_an_empty_vhost_lacks_every_entity() -> None:
     assert plan.exit_code == exits.CHANGES
 
 
+def test_what_only_newer_brokers_compare_is_a_conflict_there_alone() -> None:
+    arguments = {**applied().queues["jobs"].arguments, "x-delayed-retry-type": "all"}
+    have = with_queue("jobs", arguments)
+
+    assert differences(have, "jobs") == (Difference("x-delayed-retry-type", "all", None),)
+    assert compare(ENTITIES, replace(have, version="4.2.1")).changes == ()
+
+
+def test_a_queue_of_another_program_is_no_begun_migration() -> None:
+    have = applied()
+    queues = {**have.queues, "jobs.moving": Queue("/", "jobs.moving", arguments={"x-queue-type": "classic"})}
+
+    assert compare(ENTITIES, replace(have, queues=queues)).exit_code == exits.DONE
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_migration_that_was_interrupted_is_a_conflict_until_it_is_done(there: bool) -> None:
     have = applied()
-    queues = {**have.queues, "jobs.moving": Queue("/", "jobs.moving")}
+    queues = {**have.queues, "jobs.moving": Queue("/", "jobs.moving", arguments=HOLDING)}
     if not there:
         del queues["jobs"]
 
@@ -136,6 +152,17 @@ def test_an_exchange_of_another_type_is_a_conflict() -> None:
         ),
     )
     assert plan.exit_code == exits.CONFLICT
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "want"),
+    [("durable", False, True), ("auto_delete", True, False), ("internal", True, False)],
+)
+def test_a_property_of_an_exchange_that_differs_is_a_conflict(name: str, value: bool, want: bool) -> None:
+    have, changed = applied(), dict[str, Any]({name: value})
+    exchange = replace(have.exchanges["jobs.dlx"], **changed)
+    have = replace(have, exchanges={**have.exchanges, "jobs.dlx": exchange})
+    assert differences(have, "jobs.dlx") == (Difference(name, value, want),)
 
 
 def test_a_binding_with_arguments_is_not_ours() -> None:

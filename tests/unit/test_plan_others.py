@@ -33,6 +33,11 @@ def test_a_missing_policy_is_to_be_set() -> None:
     assert (change.kind, change.name) == ("set", "redrive.jobs")
     assert Difference("message-ttl", None, 60_000) in change.differences
     assert Difference("priority", None, 10) in change.differences
+    assert Plan((change,)).exit_code == exits.CHANGES
+
+
+def test_an_operator_policy_of_its_name_does_not_stand_for_it() -> None:
+    assert "set" in {change.kind for change in said(LIMITED, replace(OURS, operator=True))}
 
 
 @pytest.mark.parametrize(

@@ -218,3 +218,17 @@ def test_a_topology_that_cannot_be_built_is_told_in_a_line(
         "REDRIVE_TOPOLOGY=broken_queue:TOPOLOGY: queue 'a': watermark is 'x'; it must be"
     )
     assert module.stderr == "REDRIVE_TOPOLOGY=broken_module:TOPOLOGY: KeyError: 'a'\n"
+
+
+@pytest.mark.parametrize("name", ["shop", "shop:", ":TOPOLOGY"])
+def test_a_topology_without_module_or_attribute_says_what_it_looks_like(name: str) -> None:
+    done = CliRunner(env={"REDRIVE_TOPOLOGY": name}).invoke(main, ["graph"])
+    assert (done.exit_code, done.stderr) == (2, f"REDRIVE_TOPOLOGY={name}: must look like module:ATTRIBUTE\n")
+
+
+def test_a_dash_is_standard_output_and_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner(env={"REDRIVE_TOPOLOGY": None})
+    dash, plain = (runner.invoke(main, ["graph", *more]) for more in (["-o", "-"], []))
+    assert (dash.exit_code, dash.stdout) == (0, plain.stdout)
+    assert list(tmp_path.iterdir()) == []

@@ -11,6 +11,7 @@ import pytest
 
 from topology.entities import compile_topology
 from topology.errors import InvalidTopologyError
+from topology.ladder import ticks_for
 from topology.spec import Ladder, Topology, WorkQueue
 
 TEXT = (Path(__file__).parents[2] / "docs" / "topology.md").read_text(encoding="utf-8")
@@ -65,3 +66,15 @@ def test_the_message_in_the_text_is_the_one_that_comes() -> None:
     with pytest.raises(InvalidTopologyError) as refused:
         WorkQueue("orders", Ladder(steps=21))
     assert f"`{refused.value}`" in TEXT
+
+
+def test_the_delay_that_the_pages_on_the_management_ui_spell_takes_those_steps() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "management-ui.md").read_text(encoding="utf-8")
+    (asked, real, first, second) = re.findall(
+        r"A delay of (\d+) s is rounded up to (\d+) s: the job waits in `\.(\d+)s`, then in `\.(\d+)s`", told
+    )[0]
+    ladder = Ladder()
+    ticks = ticks_for(int(asked), ladder)
+    bits = [ladder.tick_ms << bit for bit in range(ladder.steps) if ticks >> bit & 1]
+    assert ticks * ladder.tick_ms == int(real) * 1000
+    assert bits == [int(second) * 1000, int(first) * 1000]

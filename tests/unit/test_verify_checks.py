@@ -13,7 +13,7 @@ from topology.channel import QueueState
 from topology.entities import NO_DELIVERY_LIMIT, compile_topology
 from topology.lint.definitions import Policy as HavePolicy
 from topology.lint.definitions import Queue as HaveQueue
-from topology.names import UNROUTED_DLQ
+from topology.names import UNROUTED, UNROUTED_DLQ
 from topology.plan.have import HaveBinding
 from topology.probe import Arrival
 from topology.spec import Ladder, Topology, WorkQueue
@@ -135,6 +135,27 @@ def test_policies_that_change_nothing_are_left_alone(effective: dict[str, Any]) 
     assert found(as_declared(mails={"effective": effective, "policy": "p"})) == []
 
 
+def test_what_the_broker_does_not_tell_of_policies_is_not_taken_for_good() -> None:
+    (check,) = found(as_declared(mails={"effective": None}))
+    assert (check.status, check.path) == ("not_probed", "policies in force on queues of mails")
+    assert "no statistics of mails" in check.reason
+
+
+def test_an_interrupted_migration_is_told() -> None:
+    live = as_declared()
+    holding = HaveQueue("/", "mails.moving", arguments=DLQ_ARGUMENTS)
+    (check,) = found(having(live, queues={**live.have.queues, holding.name: holding}))
+    assert (check.status, check.path) == ("failed", "queue mails")
+    assert "messages may wait in mails.moving" in check.reason
+
+
+def test_letters_that_another_program_takes_are_told() -> None:
+    check = before(DLX, DRAINED | {"jobs.dlq": QueueState(0, 2)}, evidence())
+    assert check is not None
+    assert check.status == "failed"
+    assert "2 consumers take letters from jobs.dlq" in check.reason
+
+
 def test_a_missing_policy_of_ours_is_missed() -> None:
     live = having(as_declared(jobs={"policy": None, "effective": {}}), policies=())
     (check,) = found(live)
@@ -251,6 +272,14 @@ def test_a_probe_behind_jobs_is_no_failure_and_one_that_vanished_is() -> None:
     behind = absent(JOBS_DLX, 10, {"jobs": QueueState(7, 1)}, evidence())
     vanished = absent(JOBS_DLX, 10, {"jobs": QueueState(0, 1)}, evidence())
     assert (behind.status, vanished.status) == ("not_probed", "failed")
+
+
+def test_a_probe_of_a_step_needs_the_steps_it_passes_and_those_below() -> None:
+    for leg in list(ladder_legs(TOPOLOGY.queues[0], RUN, 1.0))[:3]:
+        assert set(leg.needs) == {
+            *(f"jobs.retry.{delay}" for delay in ("250ms", "500ms", "1s")),
+            *("jobs.due", UNROUTED, UNROUTED_DLQ),
+        }
 
 
 def test_queues_that_share_a_ladder_have_it_probed_once_and_no_probe_has_a_work_queues_key() -> None:

@@ -15,7 +15,8 @@ from topology.errors import BrokerUnreachableError, ConflictError, TopologyError
 from topology.management import Management, ManagementRefusedError, ManagementUnreachableError
 from topology.plan.changes import Plan
 from topology.plan.compare import compare
-from topology.plan.look import look
+from topology.plan.look import look, seen_at
+from topology.plan.one_broker import check_one_broker
 from topology.plan.policies import command, put
 from topology.plan.text import change_lines
 from topology.releases import known_policies
@@ -64,7 +65,10 @@ def _apply(settings: TopologySettings, entities: Entities) -> Sequence[Policy]:
     found = compare(entities, have)
     if found.conflicts:
         lines = [line for change in found.conflicts for line in change_lines(change)]
-        raise ConflictError("\n".join([f"{len(found.conflicts)} conflicts at {settings.address}", *lines]))
+        raise ConflictError("\n".join([f"{len(found.conflicts)} conflicts at {seen_at(settings)}", *lines]))
+    if settings.management_url is not None:
+        with Management(settings.management_url.get_secret_value()) as management:
+            check_one_broker(settings.address, management)
     policies, _ = known_policies(entities.policies, have.release())
     unset = _set(settings, policies, found)
     apply(settings.address, entities)

@@ -12,7 +12,7 @@ from topology.commands.plan import NEXT
 from topology.errors import TopologyError
 from topology.plan.changes import Change
 from topology.plan.compare import compare
-from topology.plan.look import look
+from topology.plan.look import look, seen_at
 from topology.plan.text import difference_text
 
 WORDS = {"create": "MISSING", "set": "MISSING OR DIFFERENT", "conflict": "CONFLICT", "warning": "WARNING"}
@@ -30,7 +30,7 @@ def check_command() -> None:
         have = look(settings, entities)
     except TopologyError as error:
         fail("check", error, exits.FAILED)
-    click.echo(f"broker {settings.address}: OK (RabbitMQ {have.version})")
+    click.echo(f"broker {seen_at(settings)}: OK (RabbitMQ {have.version})")
     found = compare(entities, have)
     for change in found.changes:
         if change.kind in WORDS:

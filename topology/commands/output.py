@@ -14,13 +14,13 @@ output_option = click.option(
     "--output",
     "output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write to a file instead.",
+    help="Write to a file instead; - is standard output.",
 )
 
 
 def write(command: str, text: str, output: Path | None) -> None:
     """Ends the process with exit code 1 where the file cannot be written."""
-    if output is None:
+    if output is None or output == Path("-"):
         click.echo(text, nl=False)
         return
     try:

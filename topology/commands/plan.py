@@ -10,7 +10,7 @@ import click
 from topology import exits
 from topology.commands.configured import configured, fail
 from topology.errors import TopologyError
-from topology.plan.look import plan
+from topology.plan.look import plan, seen_at
 from topology.plan.text import as_json, lines, summary
 
 NEXT = {exits.CHANGES: "topology apply", exits.CONFLICT: "topology migrate"}
@@ -34,7 +34,7 @@ def plan_command(form: str) -> None:
     else:
         for line in lines(found):
             click.echo(line)
-        click.echo(f"plan: {summary(found)} at {settings.address}")
+        click.echo(f"plan: {summary(found)} at {seen_at(settings)}")
         if following := NEXT.get(found.exit_code):
             click.echo(f"Run: {following}", err=True)
     sys.exit(found.exit_code)

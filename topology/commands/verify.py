@@ -9,9 +9,11 @@ from collections.abc import Iterable
 import click
 
 from topology import exits
+from topology.broker_errors import BrokerAway
 from topology.commands.configured import configured, fail
 from topology.errors import TopologyError, UnknownQueueError
 from topology.management import Management
+from topology.plan.one_broker import check_one_broker
 from topology.spec import Topology
 from topology.verify.check import Check, count
 from topology.verify.probing import Probing
@@ -48,7 +50,10 @@ def verify_command(names: tuple[str, ...], wait_s: float, strict: bool, output: 
     with Management(settings.management_url.get_secret_value()) as management:
         run = Verification(management, settings.address, chosen, settings.time_scale, wait_s)
         try:
+            check_one_broker(settings.address, management)
             checks = run.run()
+        except BrokerAway as error:
+            fail("verify", f"{settings.address}: {error}", exits.FAILED)
         except TopologyError as error:
             fail("verify", error, exits.FAILED)
         except KeyboardInterrupt:

@@ -24,21 +24,3 @@ EDGES: dict[Role, str] = {
     "due": "#17663a",
     "unrouted": "#57606a",
 }
-# What a person calls them, for a legend.
-KIND_WORDS: dict[Kind, str] = {
-    "work": "work queue",
-    "dlx": "exchange",
-    "dlq": "dead-letter queue",
-    "step": "retry step: an exchange and a queue with a TTL",
-    "due": "exchange",
-    "unrouted": "exchange",
-    "catch_all": "catch-all queue",
-}
-ROLE_WORDS: dict[Role, str] = {
-    "dies": "dead-lettered by the broker",
-    "kept": "bound",
-    "retried": "retry, published by the worker",
-    "waits": "after the step's delay, or passed by",
-    "due": "due again",
-    "unrouted": "alternate exchange: no binding takes it",
-}

@@ -75,11 +75,14 @@ def _grouped(pairs: Iterable[tuple[K, Binding]]) -> dict[K, list[Binding]]:
     return dict(groups)
 
 
+_Identity = tuple[str, str, str, str, tuple[tuple[str, str], ...]]
+
+
 @dataclass
 class _Parts:
     queues: dict[str, Queue] = field(default_factory=dict)
     exchanges: dict[str, Exchange] = field(default_factory=dict)
-    bindings: dict[tuple[object, ...], Binding] = field(default_factory=dict)
+    bindings: dict[_Identity, Binding] = field(default_factory=dict)
     policies: list[Policy] = field(default_factory=list)
 
 
@@ -95,28 +98,29 @@ class Broker:
 
     @cached_property
     def vhosts(self) -> Mapping[str, VHost]:
-        """Also those that only an object names."""
+        """Also those that only an object names. All in one order, since brokers export in any: two exports of
+        one broker have the same findings."""
         parts: dict[str, _Parts] = {vhost.name: _Parts() for vhost in self.definitions.vhosts}
         types = {vhost.name: vhost.default_queue_type for vhost in self.definitions.vhosts}
 
         def of(name: str) -> _Parts:
             return parts.setdefault(name, _Parts())
 
-        for queue in self.definitions.queues:
+        for queue in sorted(self.definitions.queues, key=_name):
             of(queue.vhost).queues.setdefault(queue.name, queue)
-        for exchange in self.definitions.exchanges:
+        for exchange in sorted(self.definitions.exchanges, key=_name):
             if exchange.name:  # the default exchange is as it is
                 of(exchange.vhost).exchanges.setdefault(exchange.name, exchange)
         for binding in self.definitions.bindings:
             of(binding.vhost).bindings.setdefault(_identity(binding), binding)
-        for policy in self.definitions.policies:
+        for policy in sorted(self.definitions.policies, key=_name):
             of(policy.vhost).policies.append(policy)
         return {
             name: VHost(
                 name,
                 part.queues,
                 {own: Exchange(name, own, kind) for own, kind in PREDECLARED.items()} | part.exchanges,
-                tuple(part.bindings.values()),
+                tuple(part.bindings[identity] for identity in sorted(part.bindings)),
                 tuple(part.policies),
                 types.get(name),
             )
@@ -157,7 +161,11 @@ class Broker:
         return found
 
 
-def _identity(binding: Binding) -> tuple[object, ...]:
+def _name(of: Queue | Exchange | Policy) -> str:
+    return of.name
+
+
+def _identity(binding: Binding) -> _Identity:
     """Two bindings that the broker keeps apart differ in one of these."""
     arguments = tuple(sorted((name, repr(value)) for name, value in binding.arguments.items()))
     return (binding.source, binding.destination_type, binding.destination, binding.routing_key, arguments)

@@ -20,7 +20,8 @@ class VirtualHost:
 
 @dataclass(frozen=True)
 class Queue:
-    """`exclusive` is known of a live broker only; a definitions file never holds such a queue."""
+    """`exclusive` is known of a live broker only; a definitions file never holds such a queue. `policy` too:
+    the name of the one that is in force, which settles a tie."""
 
     vhost: str
     name: str
@@ -28,6 +29,7 @@ class Queue:
     auto_delete: bool = False
     exclusive: bool = False
     arguments: Arguments = field(default_factory=dict)
+    policy: str | None = None
 
 
 @dataclass(frozen=True)

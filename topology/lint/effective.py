@@ -145,7 +145,7 @@ def queue_settings(
     queue: Queue, kind: Setting[QueueType], policies: Policies, target: Target
 ) -> QueueInForce:
     """Rules: rabbit_quorum_queue:ra_machine_config, rabbit_amqqueue_process:process_args_policy."""
-    applied = policies.for_queue(queue.name, kind.value)
+    applied = policies.for_queue(queue.name, kind.value, queue.policy)
     read = _Sources(queue.arguments, applied, target)
     if kind.value == "stream":
         return _stream_settings(kind, applied, read)

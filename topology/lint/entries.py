@@ -31,6 +31,7 @@ def queue(record: Record) -> Queue | None:
         auto_delete=record.flag("auto_delete", False, needed=True),
         exclusive=record.flag("exclusive", False),
         arguments=record.table("arguments"),
+        policy=in_force if isinstance(in_force := record.value.get("policy"), str) else None,
     )
 
 

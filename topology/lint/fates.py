@@ -147,7 +147,7 @@ _UNITS: dict[Way, str] = {
 
 def leaving(queue: str, way: Way, cause: Setting[object] | None) -> str:
     """The first step of a path: `queue 'q' lets a message expire (1000 ms by argument x-message-ttl)`."""
-    words = f"queue '{queue}' {_LEAVES[way]}"
+    words = f"queue {queue!r} {_LEAVES[way]}"
     if cause is None:
         return words
     unit = _UNITS.get(way, "") if isinstance(cause.value, int) else ""

@@ -15,7 +15,7 @@ from topology.lint.read import from_tree
 from topology.management import Management, ManagementError, ManagementRefusedError, segment
 
 READ_TIMEOUT_S = 60.0  # a broker with 10,000 queues takes a few seconds
-_QUEUE_COLUMNS = {"columns": "name,vhost,durable,auto_delete,exclusive,arguments,type"}
+_QUEUE_COLUMNS = {"columns": "name,vhost,durable,auto_delete,exclusive,arguments,type,policy"}
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,11 @@ def _place(entity: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _queues(exported: list[Any], listed: list[Any]) -> list[Any]:
-    """The exported queues, and the exclusive ones, which only the listing has."""
+    """The exported queues with the policy in force, and the exclusive ones, which only the listing has."""
     known = {(queue.get("vhost"), queue.get("name")) for queue in exported}
-    return exported + [
+    policies = {(queue.get("vhost"), queue.get("name")): queue.get("policy") for queue in listed}
+    told = [{**queue, "policy": policies.get((queue.get("vhost"), queue.get("name")))} for queue in exported]
+    return told + [
         _with_type(queue) for queue in listed if (queue.get("vhost"), queue.get("name")) not in known
     ]
 

@@ -85,13 +85,20 @@ class Policies:
             self.bad_patterns[pattern] = str(why)
             return None
 
-    def for_queue(self, name: str, kind: QueueType) -> Applied:
-        return self._apply(name, kind, lambda tried: tried.unsupported[kind])
+    def for_queue(self, name: str, kind: QueueType, in_force: str | None = None) -> Applied:
+        """`in_force`: the policy that a live broker names, of several with one priority."""
+        return self._apply(name, kind, lambda tried: tried.unsupported[kind], in_force)
 
     def for_exchange(self, name: str) -> Applied:
         return self._apply(name, "exchange", lambda _: ())
 
-    def _apply(self, name: str, kind: str, unsupported: Callable[[_Tried], tuple[str, ...]]) -> Applied:
+    def _apply(
+        self,
+        name: str,
+        kind: str,
+        unsupported: Callable[[_Tried], tuple[str, ...]],
+        in_force: str | None = None,
+    ) -> Applied:
         matching: list[Policy] = []
         operators: list[Policy] = []
         skipped: list[Skipped] = []
@@ -108,6 +115,8 @@ class Policies:
                     (operators if tried.policy.operator else matching).append(tried.policy)
         if not (matching or operators or skipped or undecided):
             return _NOTHING
+        if in_force is not None:
+            matching.sort(key=lambda policy: (-policy.priority, policy.name != in_force))
         ties, shadowed = _rest(matching)
         more_ties, more_shadowed = _rest(operators)
         return Applied(

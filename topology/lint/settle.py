@@ -152,7 +152,7 @@ class _Walk:
             self._undecided[f"which of {names} exchange '{settings.dlx.value}' chooses"] = None
             return
         deaths = copy.died(reason, self._broker.target)
-        closed = [name for name in targets if reason != "rejected" and closes_a_cycle(name, deaths)]
+        closed = [name for name in targets if closes_a_cycle(name, deaths)]
         going = [name for name in targets if name not in closed]
         # A letter under way counts toward the length of the queue that keeps it until it has arrived.
         itself = {copy.queue} if at_least_once and _holds_none(settings) else set[str]()

@@ -60,6 +60,8 @@ def load(source: str, vhost: str | None = None) -> Loaded:
 
 
 def _loaded(source: str, vhost: str | None) -> Loaded:
+    if not source:
+        raise WrongSourceError("the source is empty: name a file, a URL or module:ATTRIBUTE, or leave it out")
     if _URL.match(source):
         return _of_a_broker(source, vhost)
     if source != STANDARD_INPUT and _IN_CODE.fullmatch(source) and not Path(source).exists():

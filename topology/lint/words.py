@@ -40,9 +40,21 @@ def said(setting: Setting[object]) -> str:
     return f"{setting.value} ({setting.origin})"
 
 
+def returned(limit: Setting[int]) -> str:
+    """`returned more than 20 times (default of RabbitMQ 4.3)`; below 0 is no limit from 4.0 on alone."""
+    if limit.value < 0:
+        return f"returned at all ({limit.origin} is {limit.value}, which only RabbitMQ 4 takes for no limit)"
+    return f"returned more than {limit.value:,} times ({limit.origin})"
+
+
 def listed(names: Iterable[str], most: int = 5) -> str:
     """`'a', 'b' and 3 more`, in the order given."""
-    every = [repr(name) for name in names]
+    return joined(map(repr, names), most)
+
+
+def joined(words: Iterable[str], most: int = 5) -> str:
+    """`queue 'a', queue 'b' and 3 more`: what is named already."""
+    every = list(words)
     if len(every) > most:
         return f"{', '.join(every[:most])} and {len(every) - most} more"
     return " and ".join(filter(None, (", ".join(every[:-1]), *every[-1:])))

@@ -26,6 +26,7 @@ GAP_S = 1.0
 # RabbitMQ 3.10, killed just after declaring a quorum queue, does not recover it, nor what it confirmed.
 RECORDED_S = 3.0
 PROGRESS_S = 5.0
+FIRST_PAUSE_S = 1.0
 REFUSED = (403, 406)
 
 
@@ -101,6 +102,7 @@ class Migration:
     async def _try_arguments(self, work: Work) -> None:
         """A queue that the broker refuses is to be known before the old one is gone."""
         trial = f"{work.holding}.trial"
+        await self._rpc("queue_delete", trial)  # of a migration that was killed, to other arguments
         try:
             await self._rpc("queue_declare", trial, durable=True, arguments=dict(work.want.arguments))
         except ChannelClosed as closed:
@@ -128,9 +130,14 @@ class Migration:
             await self._rpc("queue_unbind", away, bound.source, bound.routing_key, arguments=_table(bound))
 
     async def _empty_and_replace(self, work: Work) -> None:
+        waiting = await self._depth(work.queue) or 0
         async with self._siphon(
             Siphon(work.queue, "", lambda delivery: packed(delivery, work.holding))
         ) as siphon:
+            # No publisher's doing, however long ago they came, and not what the time limit is for.
+            while siphon.moved < waiting and siphon.idle_s < FIRST_PAUSE_S:
+                await siphon.step()
+                self._progress(work, siphon.moved, "")
             await self._until_nothing_is_left(work, siphon)
             self._say(f"{work.queue}: {siphon.moved} messages wait in {work.holding}")
             self._tell(work, "replace")
@@ -146,7 +153,9 @@ class Migration:
         becomes less. A statistic that says 0 after a pause that is longer than its lag so stays true.
         """
         deadline = self._clock() + self._limits.timeout_s
-        zeros, why = 0, ""
+        quiet = f"no {self._limits.quiet_s:g} s without a new message yet"
+        since = siphon.last_arrival
+        zeros, why = 0, quiet
         while zeros < 2:
             await siphon.step()
             self._progress(work, siphon.moved, why)
@@ -154,12 +163,12 @@ class Migration:
                 raise UnsafeError(f"{work.queue}: after {self._limits.timeout_s:g} s {why}")
             if siphon.idle_s < self._limits.quiet_s:
                 zeros = 0
-                direct = siphon.last_direct is not None and siphon.last_direct >= siphon.last_arrival
-                why = (
-                    "somebody still publishes to it through the default exchange: stop that first"
-                    if direct
-                    else "messages still come"
-                )
+                if siphon.last_arrival > since:
+                    why = (
+                        "somebody still publishes to it through the default exchange: stop that first"
+                        if siphon.last_direct == siphon.last_arrival
+                        else "messages still come"
+                    )
                 continue
             held = await asyncio.to_thread(self._sight.held, work.queue)
             home = await asyncio.to_thread(self._sight.held, work.holding)
@@ -198,12 +207,27 @@ class Migration:
         await self._rpc("queue_bind", work.queue, work.holding, "")
         siphon = Siphon(work.holding, work.holding, lambda delivery: unpacked(delivery, self._user))
         async with self._siphon(siphon):
-            while siphon.idle_s < SETTLE_S or await self._depth(work.holding):
-                await siphon.step()
-                self._progress(work, siphon.moved, "")
+            await self._until_all_is_back(work, siphon)
             await self._rpc("queue_delete", work.holding)
             await siphon.until_cancelled(CANCEL_S)
         self._say(f"{work.queue}: {siphon.moved} messages are back")
+
+    async def _until_all_is_back(self, work: Work, siphon: Siphon) -> None:
+        """What expired before our consumer had it leaves the holding queue by dead-lettering, which may take
+        its time: such messages are in no depth, only in the broker's statistics."""
+        settle_s = max(SETTLE_S, self._limits.quiet_s / 2)
+        deadline, why = self._clock() + self._limits.timeout_s, ""
+        while True:
+            await siphon.step()
+            self._progress(work, siphon.moved, why)
+            if siphon.idle_s < settle_s or await self._depth(work.holding):
+                continue
+            held = await asyncio.to_thread(self._sight.held, work.holding)
+            if not held.dead:
+                return
+            why = f"{held.dead} dead letters of {work.holding} wait for a target that does not take them"
+            if self._clock() > deadline:
+                raise MigrationError(f"{work.queue}: after {self._limits.timeout_s:g} s {why} (messages_dlx)")
 
     async def _tidy(self, work: Work) -> None:
         await self._rpc("queue_delete", work.holding)

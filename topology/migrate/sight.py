@@ -63,3 +63,6 @@ class Sight:
             int(found.get("consumers") or 0),
             found.get("state") == "running" and found.get("messages_ready") is not None,
         )
+
+    def is_there(self, queue: str) -> bool:
+        return self._management.get(f"/api/queues/{self._vhost}/{segment(queue)}") is not None

@@ -17,6 +17,7 @@ from topology.migrate.wrapping import Outgoing
 PRIORITY = 1_000
 PREFETCH = 500
 BATCH = 250
+BATCH_BYTES = 16 * 1024 * 1024  # so that a batch of large messages is confirmed in time
 CONFIRM_S = 60.0
 
 
@@ -75,7 +76,11 @@ class Siphon:
                 raise self._in.closed.result()
             if self._consumer.cancelled.done() and not self._waiting and not self._ending:
                 raise MigrationError(f"{self._queue}: somebody deleted it, or its leader is gone")
-        batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        batch: list[Delivery] = []
+        size = 0
+        while self._waiting and len(batch) < BATCH and size < BATCH_BYTES:
+            batch.append(self._waiting.popleft())
+            size += len(batch[-1].body)
         if batch:
             await self._send(batch)
             self._in.ack(batch[-1].tag, multiple=True)

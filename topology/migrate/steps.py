@@ -21,7 +21,7 @@ _TEXTS: dict[Stage, str] = {
     "replace": "delete {queue} and declare it with the new arguments",
     "return": "bind {queue} again, then unbind {moving}",
     "refill": "move the messages back to {queue}",
-    "tidy": "delete {moving}",
+    "tidy": "delete {moving}, queue and exchange",
 }
 
 
@@ -59,18 +59,21 @@ class Step:
 State = Literal["missing", "other", "wanted"]
 
 
-def steps_left(work: Work, queue: State, *, holding: bool) -> tuple[Step, ...]:
+def steps_left(work: Work, queue: State, *, holding: bool, way: bool = False) -> tuple[Step, ...]:
     """What has to be done still.
 
     Args:
         queue: whether it is there, and with which arguments.
         holding: its holding queue is there, so a migration was begun.
+        way: the exchange that leads back is there, so one was begun.
     """
     stages: tuple[Stage, ...] = ()
     if queue == "other":
         stages = ALL
     elif holding:
         stages = BACK if queue == "wanted" else ("replace", *BACK)
+    elif way:
+        stages = ("tidy",)
     return tuple(Step(stage, work) for stage in stages)
 
 

@@ -9,9 +9,9 @@ from topology.lint.definitions import Policy
 from topology.lint.policies import Policies
 from topology.lint.target import Target
 from topology.migrate.steps import State, Step, Work, steps_left
-from topology.names import moving
 from topology.plan.compare import exchange_differences, queue_differences
 from topology.plan.have import Have
+from topology.plan.moving import is_begun, leads_back
 
 NAME_BYTES = 255
 FORGETFUL = frozenset({"message-ttl", "expires", "max-length", "max-length-bytes"})
@@ -25,9 +25,10 @@ def left_to_do(entities: Entities, have: Have) -> tuple[tuple[Step, ...], ...]:
 
 def steps_of(want: Queue, have: Have) -> tuple[Step, ...]:
     found = have.queues.get(want.name)
-    differences = queue_differences(want, found) if found is not None else ()
+    differences = queue_differences(want, found, have.release()) if found is not None else ()
     state: State = "missing" if found is None else "other" if differences else "wanted"
-    return steps_left(Work(want, differences), state, holding=moving(want.name) in have.queues)
+    holding, way = is_begun(want.name, have), leads_back(want.name, have)
+    return steps_left(Work(want, differences), state, holding=holding, way=way)
 
 
 def obstacles(steps: tuple[Step, ...], have: Have, consumers: int) -> Iterator[str]:
@@ -40,6 +41,10 @@ def obstacles(steps: tuple[Step, ...], have: Have, consumers: int) -> Iterator[s
     found = have.queues.get(work.queue)
     if len(work.holding.encode()) > NAME_BYTES:
         yield f"{work.queue}: its holding queue's name would be over {NAME_BYTES} bytes"
+    if work.holding in have.queues and not is_begun(work.queue, have):
+        yield f"{work.queue}: queue {work.holding} is another program's; it has to be renamed first"
+    if work.holding in have.exchanges and not leads_back(work.queue, have):
+        yield f"{work.queue}: exchange {work.holding} is another program's; it has to be renamed first"
     for policy in _forgetful(work.holding, have):
         yield (
             f"{work.queue}: policy {policy.name!r} would apply to {work.holding} and forget messages there: "

@@ -8,12 +8,13 @@ from typing import get_args
 from topology.entities import Binding, Entities, Exchange, Queue
 from topology.lint.definitions import Exchange as HaveExchange
 from topology.lint.definitions import Queue as HaveQueue
-from topology.names import moving
 from topology.plan.changes import Change, Difference, Kind, Plan
 from topology.plan.foreign import foreign_policies
 from topology.plan.have import Have, HaveBinding
+from topology.plan.moving import is_begun
 from topology.plan.others import is_step, left_over, other_bindings
 from topology.plan.policies import left_out, to_set
+from topology.releases import Release
 
 # The broker compares these when a queue is declared again; it keeps any other and ignores it.
 COMPARED = frozenset(
@@ -38,6 +39,18 @@ COMPARED = frozenset(
         "queue-version",
         "quorum-initial-group-size",
         "single-active-consumer",
+    )
+)
+
+# As COMPARED, from RabbitMQ 4.3 on; older ones ignore them.
+COMPARED_FROM_4_3 = frozenset(
+    f"x-{name}"
+    for name in (
+        "consumer-disconnected-timeout",
+        "consumer-timeout",
+        "delayed-retry-max",
+        "delayed-retry-min",
+        "delayed-retry-type",
     )
 )
 
@@ -85,12 +98,12 @@ def _exchanges(entities: Entities, have: Have) -> Iterator[Change]:
 def _queues(entities: Entities, have: Have) -> Iterator[Change]:
     for want in entities.queues:
         found = have.queues.get(want.name)
-        if moving(want.name) in have.queues:
-            differences = queue_differences(want, found) if found is not None else ()
+        if is_begun(want.name, have):
+            differences = queue_differences(want, found, have.release()) if found is not None else ()
             yield Change("conflict", "queue", want.name, differences, HALF_WAY)
         elif found is None:
             yield Change("create", "queue", want.name)
-        elif want.name not in have.unseen and (differences := queue_differences(want, found)):
+        elif want.name not in have.unseen and (differences := queue_differences(want, found, have.release())):
             scaled = [each.argument for each in differences] == ["x-message-ttl"] and is_step(want.name)
             yield Change("conflict", "queue", want.name, differences, OTHER_SCALE if scaled else "")
 
@@ -128,8 +141,9 @@ def exchange_differences(want: Exchange, have: HaveExchange) -> tuple[Difference
     )
 
 
-def queue_differences(want: Queue, have: HaveQueue) -> tuple[Difference, ...]:
-    """Of the properties and the arguments. Arguments that the broker ignores are no difference."""
+def queue_differences(want: Queue, have: HaveQueue, release: Release) -> tuple[Difference, ...]:
+    """Of the properties and the arguments. Arguments that this release ignores are no difference."""
+    compared = COMPARED | COMPARED_FROM_4_3 if release >= (4, 3) else COMPARED
     plain = (
         Difference("durable", have.durable, True),
         Difference("auto_delete", have.auto_delete, False),
@@ -137,13 +151,15 @@ def queue_differences(want: Queue, have: HaveQueue) -> tuple[Difference, ...]:
     )
     return tuple(
         difference
-        for difference in (*plain, *_arguments(want.arguments, have.arguments))
+        for difference in (*plain, *_arguments(want.arguments, have.arguments, compared))
         if not _same(difference.have, difference.want)
     )
 
 
-def _arguments(want: Mapping[str, object], have: Mapping[str, object]) -> Iterator[Difference]:
-    for argument in sorted(want.keys() | (have.keys() & COMPARED)):
+def _arguments(
+    want: Mapping[str, object], have: Mapping[str, object], compared: frozenset[str]
+) -> Iterator[Difference]:
+    for argument in sorted(want.keys() | (have.keys() & compared)):
         yield Difference(argument, have.get(argument), want.get(argument))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from topology.entities import Entities
 from topology.management import Management
+from topology.management_url import ManagementUrl
 from topology.plan.changes import Plan
 from topology.plan.compare import compare
 from topology.plan.have import Have, read
@@ -23,6 +24,14 @@ def look(settings: TopologySettings, entities: Entities) -> Have:
         return probe(settings.address, entities)
     with Management(settings.management_url.get_secret_value()) as management:
         return read(management, settings.address.vhost)
+
+
+def seen_at(settings: TopologySettings) -> str:
+    """Where `look` looks, for messages: the two URLs may by mistake name two brokers."""
+    if settings.management_url is None:
+        return str(settings.address)
+    url = ManagementUrl.parse(settings.management_url.get_secret_value())
+    return f"{url.address} vhost {settings.address.vhost}"
 
 
 def plan(settings: TopologySettings, entities: Entities) -> Plan:

@@ -39,7 +39,7 @@ def left_over(entities: Entities, have: Have) -> Iterator[Change]:
     for name in sorted(have.queues.keys() - {each.name for each in entities.queues}):
         if _was_ours(have.queues[name], exchanges):
             count = have.messages.get(name)
-            held = "" if count is None else f"; it holds {count} messages"
+            held = "" if count is None else f"; it holds {count} message{'' if count == 1 else 's'}"
             yield Change("left over", "queue", name, note=NEVER_DELETED + held)
     wanted = {each.name for each in entities.policies}
     for policy in have.policies or ():

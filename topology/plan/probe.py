@@ -10,7 +10,7 @@ equal.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pika
@@ -21,9 +21,12 @@ from topology.address import AmqpAddress
 from topology.declare import broker_version, connection
 from topology.entities import Entities, Exchange, Queue
 from topology.errors import TopologyError
+from topology.field_checks import NAME_BYTES
 from topology.lint.definitions import Exchange as HaveExchange
 from topology.lint.definitions import Queue as HaveQueue
+from topology.names import moving
 from topology.plan.have import Have
+from topology.plan.moving import HOLDS
 
 NOT_FOUND, ACCESS_REFUSED, RESOURCE_LOCKED, PRECONDITION_FAILED = 404, 403, 405, 406
 # Neither may be a number.
@@ -71,8 +74,17 @@ def probe(address: AmqpAddress, entities: Entities) -> Have:
     with connection(address, "redrive-topology-plan") as opened:
         version = broker_version(opened)
         exchanges = _found(entities.exchanges, lambda want: _exchange(opened, address.vhost, want, unseen))
-        queues = _found(entities.queues, lambda want: _queue(opened, address.vhost, want, unseen))
+        queues = _found(
+            (*entities.queues, *_holding(entities)), lambda want: _queue(opened, address.vhost, want, unseen)
+        )
     return Have(version, exchanges, queues, unseen=frozenset(unseen), listed=False)
+
+
+def _holding(entities: Entities) -> Iterator[Queue]:
+    """What tells of migrations that were begun."""
+    for queue in entities.queues:
+        if len((name := moving(queue.name)).encode()) <= NAME_BYTES:
+            yield Queue(name, HOLDS)
 
 
 def _found(wanted: Iterable[Any], look: Callable[[Any], Any]) -> dict[str, Any]:

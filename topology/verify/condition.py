@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from topology.entities import Entities
+from topology.names import moving
+from topology.plan.moving import is_begun
 from topology.verify.check import Check, failed, not_probed, ok
 from topology.verify.declared import Owners
 from topology.verify.live import Live, LiveQueue
@@ -34,10 +36,13 @@ def check_broker(live: Live) -> Iterator[Check]:
 def check_queues(entities: Entities, live: Live, owners: Owners) -> Iterator[Check]:
     """A failed check for each queue that does not serve, or that somebody takes retries from."""
     for queue in entities.queues:
+        path, owner = f"queue {queue.name}", owners.of(queue.name)
+        if is_begun(queue.name, live.have):
+            words = f"its migration runs or was interrupted: messages may wait in {moving(queue.name)}"
+            yield failed(path, owner, words, "Run: topology migrate", about=(queue.name,))
         have = live.queues.get(queue.name)
         if have is None:
             continue
-        path, owner = f"queue {queue.name}", owners.of(queue.name)
         if have.state not in ("running", "idle", "flow") or _is_minority(have):
             fix = "Bring its nodes back: rabbitmq-diagnostics cluster_status, then the log of the broker"
             words = f"its state is {have.state}, {have.online} of {have.members} members are online"

@@ -42,7 +42,7 @@ def check_entities(entities: Entities, have: Have, owners: Owners) -> Iterator[C
         yield from _entity("exchange", exchange.name, other, owners)
     for queue in entities.queues:
         found = have.queues.get(queue.name)
-        other = None if found is None else queue_differences(queue, found)
+        other = None if found is None else queue_differences(queue, found, have.release())
         yield from _entity("queue", queue.name, other, owners)
 
 

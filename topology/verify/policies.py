@@ -14,7 +14,7 @@ from topology.entities import Entities, Policy, Queue
 from topology.names import policy as policy_name
 from topology.releases import POLICY_KEYS_SINCE
 from topology.spec import BROKER_CONSUMER_TIMEOUT_S, Topology
-from topology.verify.check import APPLY, Check, failed
+from topology.verify.check import APPLY, Check, failed, not_probed
 from topology.verify.declared import Owners
 from topology.verify.live import Live, LiveQueue
 
@@ -24,6 +24,7 @@ _AT_LEAST_ONCE = "at-least-once"
 def check_policies(topology: Topology, entities: Entities, live: Live, owners: Owners) -> Iterator[Check]:
     """A failed check for each value of a policy in force that harms one of our queues."""
     own = {policy.name: policy for policy in entities.policies}
+    yield from _untold(entities, live, owners)
     for queue in entities.queues:
         have = live.queues.get(queue.name)
         if have is None:
@@ -33,6 +34,18 @@ def check_policies(topology: Topology, entities: Entities, live: Live, owners: O
             yield from _own(ours, have, live, owners.of(queue.name))
         for key, why in _harm(queue, have, ours, topology):
             yield _names_it(queue, have, live, key, why, owners.of(queue.name))
+
+
+def _untold(entities: Entities, live: Live, owners: Owners) -> Iterator[Check]:
+    """Queues whose policies in force the broker does not tell are not as they should be: nobody knows."""
+    names: dict[str, list[str]] = {}
+    for queue in entities.queues:
+        if (have := live.queues.get(queue.name)) is not None and have.effective is None:
+            names.setdefault(owners.of(queue.name), []).append(queue.name)
+    for owner, untold in names.items():
+        why = f"the broker has no statistics of {', '.join(untold)}, so of dead letters stuck there neither"
+        fix = "Is management_agent.disable_metrics_collector set?"
+        yield not_probed(f"policies in force on queues of {owner or 'the catch-all'}", owner, why, fix)
 
 
 def _harm(

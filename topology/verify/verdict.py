@@ -55,6 +55,12 @@ def before(leg: Leg, counts: Mapping[str, QueueState], evidence: Evidence) -> Ch
         if not counts[name].consumers:
             why = f"no consumer drains {name}, so the probe would stay there"
             return not_probed(leg.path, leg.queue, why, "Run: dlq consume")
+        if (several := counts[name].consumers) > 1:
+            why = (
+                f"no probe sent: {several} consumers take letters from {name}, and only one is `dlq consume`"
+            )
+            fix = "Find the others in the management UI under the queue's consumers, and stop them"
+            return failed(leg.path, leg.queue, why, fix)
     if leg.consumed is not None:
         state = counts[leg.consumed]
         if not state.consumers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -130,7 +131,9 @@ def open_site(amqp_url: str, management_url: str) -> Iterator[Site]:
 
 @contextmanager
 def on_vhost(vhost: Vhost) -> Iterator[Site]:
-    with connection(AmqpAddress.parse(vhost.amqp_url), "oracle") as opened:
+    # Not served while another connection drives: no heartbeat may be missed.
+    address = replace(AmqpAddress.parse(vhost.amqp_url), heartbeat_s=0)
+    with connection(address, "oracle") as opened:
         yield Site(vhost, opened)
 
 

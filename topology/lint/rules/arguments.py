@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from topology.lint.arguments import Problem, ProblemKind, QueueType, check_exchange, check_queue
@@ -60,26 +60,38 @@ def _has(queue: Queue, kind: QueueType, problems: set[tuple[ProblemKind, str]], 
     return any((one.kind, one.name) in problems for one in check_queue(queue, kind, target))
 
 
-def _told(code: str, refused: bool, kind: str, problems: Iterable[Problem]) -> str:
+def _told(code: str, refused: bool, kind: str, problems: Sequence[Problem]) -> str:
     names = listed(problem.name for problem in problems)
     if code == "QUEUE-MODE":
         return f"{names} has no effect: classic queues keep nearly everything on disk"
     if code == "ARG-UNKNOWN":
-        return f"RabbitMQ keeps {names} and does nothing with it"
+        return f"RabbitMQ keeps {names} and does nothing with {'it' if len(problems) == 1 else 'them'}"
     what = (
         f"{kind} queues do not support {names}"
         if code == "ARG-UNSUPPORTED"
         else "; ".join(wrong(problem) for problem in problems)
     )
-    return f"{_REFUSED}: {what}" if refused else f"kept without effect: {what}"
+    if refused:
+        return f"{_REFUSED}: {what}"
+    if any(problem.name == "x-delivery-limit" for problem in problems):
+        return f"taken, and not for no limit: a message is gone at its first return: {what}"
+    return f"kept without effect: {what}"
 
 
-def _fix(code: str, problems: Iterable[Problem]) -> str:
+def _fix(code: str, problems: Sequence[Problem]) -> str:
     if code == "QUEUE-MODE":
         return "leave it where the queue exists (arguments cannot be changed); omit it in new ones"
     if code == "ARG-UNKNOWN":
         return f"remove {listed(problem.name for problem in problems)}"
-    return "; ".join(f"{problem.name}: {problem.expected}" for problem in problems)
+    return "; ".join(map(_right, problems))
+
+
+def _right(problem: Problem) -> str:
+    if problem.kind == "removed":
+        return f"use {problem.expected} instead of {problem.name}"
+    if problem.kind in ("wrong_type", "bad_value"):
+        return f"set {problem.name} to {problem.expected}"
+    return f"{problem.name}: {problem.expected}"
 
 
 def exchange_arguments(broker: Broker) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from topology.lint.finding import Finding
 from topology.lint.keys import ANY_PATTERN, exactly
 from topology.lint.roles import named_delay, queues, roles
 from topology.lint.routing import Loss, route
-from topology.lint.words import duration, exchange, listed
+from topology.lint.words import duration, exchange, listed, returned
 from topology.lint.words import queue as named
 
 # A delivery limit that no message reaches.
@@ -62,9 +62,7 @@ def ways_out(settings: QueueInForce) -> str:
     if limit and settings.overflow != "reject-publish":
         ways.append(f"beyond the length limit ({limit.origin})")
     if settings.delivery_limit and settings.delivery_limit.value < UNLIMITED_DELIVERIES:
-        ways.append(
-            f"returned more than {settings.delivery_limit.value:,} times ({settings.delivery_limit.origin})"
-        )
+        ways.append(returned(settings.delivery_limit))
     return ", or ".join(ways)
 
 

@@ -61,11 +61,13 @@ def same_key(deliveries: Sequence[Delivery]) -> list[str]:
     """The queues of which two get copies of one message, or nothing."""
     # What an alternate exchange takes, the bindings beside it do not.
     some = [delivery for delivery in deliveries if not delivery.alternate][:_PAIRS_OF]
+    # An exchange that picks one of its bindings makes no copies.
     hit = {
         delivery.queue
         for number, one in enumerate(some)
         for other in some[number + 1 :]
-        if any(intersects(left, right) for left in one.keys for right in other.keys)
+        if not (one.one_of and other.one_of)
+        and any(intersects(left, right) for left in one.keys for right in other.keys)
         for delivery in (one, other)
     }
     return sorted(hit)

@@ -12,7 +12,7 @@ from topology.lint.fates import fate
 from topology.lint.finding import Finding
 from topology.lint.roles import is_dead_letter_queue, queues
 from topology.lint.rules.dead_letters import UNLIMITED_DELIVERIES
-from topology.lint.words import duration
+from topology.lint.words import duration, returned
 from topology.lint.words import queue as named
 
 KEEP = "set dead-letter-exchange and dead-letter-routing-key, by argument or policy"
@@ -98,14 +98,13 @@ def _by_limits(
         and (often := fate(broker, queue, "delivery_limit")).kind == "dropped"
     ):
         by_default = returns.origin.startswith("default")
-        count = f"more than {returns.value:,} times ({returns.origin})"
         if dead_letter_queue:
             yield found(
                 "DLQ-DELIVERY-LIMIT",
                 vhost.name,
                 entity,
-                f"a dead letter that is returned {count} is dropped: a drainer that crashes, or looking at "
-                "it in the management UI, adds to the count",
+                f"a dead letter that is {returned(returns)} is dropped: a drainer that crashes, or looking "
+                "at it in the management UI, adds to the count",
                 "set delivery-limit to 2000000000 (not -1: RabbitMQ 3.10 then drops at the first return)",
                 often.path,
                 severity=None if by_default else "warning",
@@ -116,7 +115,7 @@ def _by_limits(
                 "DROP-DELIVERY-LIMIT",
                 vhost.name,
                 entity,
-                f"a message that is returned {count} is dropped: there is no dead-letter exchange",
+                f"a message that is {returned(returns)} is dropped: there is no dead-letter exchange",
                 f"{KEEP}, or set delivery-limit to 2000000000",
                 often.path,
                 versions="4.0+" if by_default else None,

@@ -15,7 +15,7 @@ from topology.lint.finding import Finding, Severity
 from topology.lint.roles import queues
 from topology.lint.target import Target
 from topology.lint.versions import versions
-from topology.lint.words import exchange, listed
+from topology.lint.words import exchange, joined, listed
 from topology.lint.words import policy as named
 from topology.lint.words import queue as queue_named
 
@@ -164,21 +164,19 @@ def policies_in_vain(broker: Broker) -> Iterator[Finding]:
                     (*path, "matches nothing"),
                 )
             elif not standing.in_force:
-                why = "of a higher priority hides it"
+                why = "another policy of a higher priority hides it"
+                fix = "only one policy holds for a queue: merge the two, or change priorities and patterns"
                 if standing.passed_over == len(standing.matched):
                     why = "keys that the queue types do not know make the broker pass over it"
+                    fix = "take out the keys that POLICY-NOT-APPLICABLE names"
                 elif standing.passed_over:
-                    why = (
-                        "of a higher priority hides it, or keys of another queue type make the broker pass "
-                        "over it"
-                    )
+                    why += ", or keys of another queue type make the broker pass over it"
                 yield found(
                     "POLICY-NEVER-WINS",
                     policy.vhost,
                     named(policy.name, policy.operator),
-                    f"it matches {listed(standing.matched, 3)} and is in force on none: "
-                    + (f"another policy {why}" if why.startswith("of") else why),
-                    "only one policy holds for a queue: merge the two, or change priorities and patterns",
+                    f"it matches {joined(standing.matched, 3)} and is in force on none: {why}",
+                    fix,
                     (*path, "in force on none"),
                 )
         yield from _missing_exchange(broker, policy)

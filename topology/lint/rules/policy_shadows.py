@@ -10,7 +10,7 @@ from topology.lint.definitions import Policy, Queue
 from topology.lint.effective import QueueInForce
 from topology.lint.finding import Finding
 from topology.lint.roles import queues
-from topology.lint.words import exchange, listed
+from topology.lint.words import exchange, joined
 from topology.lint.words import policy as named
 from topology.lint.words import queue as queue_named
 
@@ -127,7 +127,7 @@ def ties(broker: Broker) -> Iterator[Finding]:
             vhost_name,
             named(first, operator),
             f"{named(second, operator)} has the same priority and matches "
-            f"{listed(names) if names else 'some of the same names'} too: which of the two holds is not "
+            f"{joined(names) if names else 'some of the same names'} too: which of the two holds is not "
             "defined",
             "give one of them another priority",
             (f"{named(first, operator)} and {named(second, operator)}", "same priority, same names"),

@@ -59,5 +59,5 @@ def transience(broker: Broker) -> Iterator[Finding]:
             f"classic queues have one copy ({len(names)} of them here): while their node is away their "
             "messages are out of reach, and with its disk they are lost",
             "use quorum queues where messages matter",
-            (listed(names),),
+            (listed(sorted(names)),),
         )
