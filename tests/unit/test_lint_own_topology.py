@@ -7,7 +7,7 @@ import pytest
 from tests.support.lint_fixtures import by_code
 from topology.catalogue import TOPOLOGY
 from topology.entities import compile_topology
-from topology.lint.from_topology import from_entities
+from topology.lint.from_topology import as_applied_to, from_entities
 from topology.lint.run import lint
 from topology.lint.target import SUPPORTED, Target
 from topology.spec import Ladder, Topology, WorkQueue
@@ -19,6 +19,8 @@ EVERY_FIELD = Topology(
         WorkQueue("a", ladder=SHARED),
         WorkQueue("b.a", ladder=SHARED),
         WorkQueue("late", ladder=Ladder(steps=4), message_ttl_s=60),
+        WorkQueue("slow", ladder=SHARED, consumer_timeout_s=3_600, message_ttl_s=60),
+        WorkQueue("slower", ladder=SHARED, consumer_timeout_s=7_200),
         WorkQueue("single", ladder=SHARED, single_active_consumer=True),
         WorkQueue(
             "classic",
@@ -33,7 +35,8 @@ EVERY_FIELD = Topology(
 
 
 def alarms(topology: Topology, target: Target) -> dict[str, list[str]]:
-    found = lint(from_entities(compile_topology(topology), "a topology"), target)
+    definitions = from_entities(compile_topology(topology), "a topology")
+    found = lint(as_applied_to(definitions, (target.major, target.minor))[0], target)
     return by_code(finding for finding in found if finding.severity != "info")
 
 
@@ -47,10 +50,16 @@ def test_the_sample_catalogue_lints_clean(target: Target) -> None:
     assert alarms(TOPOLOGY, target) == {}
 
 
-def test_a_consumer_timeout_of_a_queue_is_a_policy_key_that_3_10_does_not_know() -> None:
-    slow = Topology(queues=(WorkQueue("slow", ladder=Ladder(steps=4), consumer_timeout_s=3_600),))
-    assert alarms(slow, SUPPORTED[0]) == {"POLICY-UNKNOWN-KEY": ["policy 'redrive.slow'"]}
-    assert alarms(slow, SUPPORTED[1]) == {}
+def test_what_a_release_does_not_know_is_left_out_as_apply_does_and_told() -> None:
+    definitions = from_entities(compile_topology(EVERY_FIELD), "a topology")
+    old, told = as_applied_to(definitions, (3, 10))
+    slow = {policy.name: policy.definition for policy in old.policies}
+    assert (slow["redrive.slow"], "redrive.slower" in slow) == ({"message-ttl": 60_000}, False)
+    assert told == tuple(
+        f"RabbitMQ 3.10 does not know consumer-timeout: apply leaves it out of policy redrive.{name}"
+        for name in ("slow", "slower")
+    )
+    assert as_applied_to(definitions, (3, 12)) == (definitions, ())
 
 
 def test_a_ladder_step_is_no_source_of_copies() -> None:

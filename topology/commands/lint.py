@@ -63,16 +63,19 @@ def lint_command(
     gc.disable()  # a short life, and nothing to collect in it: a quarter of the time for many queues
     loaded = _load(source, vhost)
     chosen, reason = _target(target, loaded)
-    for sentence in loaded.unseen:
+    definitions, left_out = loaded.definitions, tuple[str, ...]()
+    if definitions.origin == "code":
+        from topology.lint.from_topology import as_applied_to
+
+        definitions, left_out = as_applied_to(definitions, (chosen.major, chosen.minor))
+    for sentence in (*loaded.unseen, *left_out):
         click.echo(f"note: {plain(sentence)}", err=True)
     report = Report(
-        source=loaded.definitions.source,
+        source=definitions.source,
         target=str(chosen),
         target_reason=reason,
-        queues=len(loaded.definitions.queues),
-        findings=tuple(
-            finding for finding in lint(loaded.definitions, chosen) if finding.code not in ignored
-        ),
+        queues=len(definitions.queues),
+        findings=tuple(finding for finding in lint(definitions, chosen) if finding.code not in ignored),
         file=loaded.file,
         places=loaded.places,
     )
