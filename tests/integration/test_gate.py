@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dlq_consumer.sending import Sender
@@ -10,10 +12,9 @@ from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually_async
 from topology.address import AmqpAddress
 from topology.broker_errors import BrokerAway
-from topology.connection import connect
+from topology.connection import BrokerConnection, connect
 from topology.migrate.errors import MigrationError
-from topology.migrate.gate import is_gated, take, take_lock
-from topology.names import gate
+from topology.migrate.gate import is_gated, shut, take_lock
 from topology.publisher import Publisher
 from topology.wire import properties
 
@@ -33,7 +34,7 @@ async def test_a_replay_waits_at_the_gate_and_goes_on_when_the_migration_has_end
     await publisher.start()
     migration = await connect(address, "test-migration")
     try:
-        await take(migration, gate("shut"))
+        await shut(migration, "shut")
         await eventually_async(
             lambda: _is_open(publisher, "open"), 10, "the publisher", ignoring=(BrokerAway,)
         )
@@ -68,6 +69,32 @@ async def test_the_lock_ends_with_its_connection(vhost: Vhost, monkeypatch: pyte
     finally:
         await first.close()
         await second.close()
+
+
+async def test_who_has_no_rights_is_told_all_the_same(vhost: Vhost) -> None:
+    name, address = f"stranger-{vhost.vhost}", AmqpAddress.parse(vhost.amqp_url)
+    vhost.management.put(f"/api/users/{name}", json={"password": "x", "tags": ""}).raise_for_status()
+    rights = {"configure": "^$", "write": "^$", "read": "^$"}
+    vhost.management.put(f"/api/permissions/{vhost.vhost}/{name}", json=rights).raise_for_status()
+    migration = await connect(address, "test-migration")
+    stranger = await connect(replace(address, user=name, password="x"), "test-stranger")
+    try:
+        before = await is_gated(stranger, "jobs")
+        await shut(migration, "jobs")
+        during = (await is_gated(stranger, "jobs"), await is_gated(stranger, "others"))
+        again = await is_gated(stranger, "jobs")  # asking has opened nothing
+        await migration.close()
+        await eventually_async(lambda: _asked(stranger, "jobs"), 10, "the gate has gone")
+    finally:
+        await migration.close()
+        await stranger.close()
+        vhost.management.delete(f"/api/users/{name}").raise_for_status()
+
+    assert (before, during, again) == (False, (True, False), True)
+
+
+async def _asked(connection: BrokerConnection, queue: str) -> bool:
+    return not await is_gated(connection, queue)
 
 
 async def _is_open(publisher: Publisher, queue: str) -> bool:

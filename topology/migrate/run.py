@@ -11,7 +11,7 @@ from typing import Any
 from topology.broker_errors import ChannelClosed
 from topology.connection import BrokerConnection
 from topology.migrate.errors import MigrationError, UnsafeError
-from topology.migrate.gate import NOT_FOUND, RESOURCE_LOCKED, take
+from topology.migrate.gate import NOT_FOUND, RESOURCE_LOCKED, shut
 from topology.migrate.sight import Bound, Sight
 from topology.migrate.siphon import Siphon
 from topology.migrate.steps import BACK, Stage, Step, Work, holding_arguments
@@ -66,7 +66,7 @@ class Migration:
         """
         work = steps[0].work
         await self._try_arguments(work)
-        await take(self._consuming, work.gate)
+        await shut(self._consuming, work.want.name)
         stages = [step.stage for step in steps]
         try:
             await self._stages(work, stages)
