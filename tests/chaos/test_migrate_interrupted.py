@@ -100,7 +100,9 @@ def test_interrupted_by_the_operator_it_says_that_it_can_go_on(vhost: Vhost, pro
     assert process.wait(30) == 130
     assert "run topology migrate again" in process.log
     assert start(vhost, processes, "QUORUM").wait(90) == 0
-    assert drained(vhost) == Counter(waiting)
+    worked = drained(vhost)
+    assert worked.keys() == set(waiting)
+    assert sum(worked.values()) - len(waiting) <= BATCH
 
 
 def test_a_cut_connection_in_the_middle_is_no_loss(
