@@ -273,7 +273,7 @@ def test_a_stranger_whose_confirm_was_lost_is_not_sent_again(graveyard: Graveyar
     graveyard.start(REDRIVE_AMQP_URL=amqp.url)
     graveyard.bury("orders", plain(b"a stranger's body", message_id="f"))
     (foreign,) = graveyard.until_stored(1)
-    amqp.hold()
+    amqp.hold_from(b"a stranger's body")
     replay(graveyard, str(foreign["id"]), "--no-wait")
     eventually(lambda: amqp.holds(b"a stranger's body"), 10, "it is on its way")
     amqp.refuse()

@@ -31,6 +31,7 @@ class TcpProxy:
         self._flowing.set()
         self.accepted = 0
         self._held: list[bytes] = []
+        self._stuck_at = b""
         if not refusing:
             self.resume()
 
@@ -49,6 +50,10 @@ class TcpProxy:
     def hold(self) -> None:
         """The network is stuck: connections are kept and accepted, no byte passes until `resume`."""
         background.run(self._hold())
+
+    def hold_from(self, part: bytes) -> None:
+        """As `hold`, from the moment that these bytes come by; they are the first to be held."""
+        self._stuck_at = part
 
     @property
     def open_connections(self) -> int:
@@ -110,6 +115,9 @@ class TcpProxy:
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while chunk := await source.read(CHUNK):
+            if self._stuck_at and self._stuck_at in chunk:
+                self._stuck_at = b""
+                await self._hold()
             if not self._flowing.is_set():
                 self._held.append(chunk)
                 await self._flowing.wait()
