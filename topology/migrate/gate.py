@@ -49,11 +49,13 @@ async def is_gated(connection: BrokerConnection, queue: str) -> bool:
 
 
 async def _is_there(connection: BrokerConnection, name: str) -> bool:
-    """For a user without rights in the queue: any may ask for its existence."""
+    """For a user who may not write to the queue. One who may not configure it either is told nothing by
+    RabbitMQ 4, and goes on: the migration sees what is published, and waits.
+    """
     try:
         await connection.inspect(name)
     except ChannelClosed as closed:
-        if closed.code not in (NOT_FOUND, RESOURCE_LOCKED):
+        if closed.code not in (NOT_FOUND, RESOURCE_LOCKED, ACCESS_REFUSED):
             raise
         return closed.code == RESOURCE_LOCKED
     return True
