@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from topology.entities import Policy
 from topology.errors import InvalidTopologyError
+from topology.lint.definitions import Policy as DefinedPolicy
 
 Release = tuple[int, int]
+P = TypeVar("P", Policy, DefinedPolicy)
 OLDEST: Release = (3, 10)
 # Earlier releases refuse such a policy. https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 POLICY_KEYS_SINCE: dict[str, Release] = {"consumer-timeout": (3, 12)}
@@ -28,8 +31,8 @@ def parse_release(text: str) -> Release:
 
 
 def known_policies(
-    policies: Iterable[Policy], release: Release
-) -> tuple[tuple[Policy, ...], tuple[tuple[str, str], ...]]:
+    policies: Iterable[P], release: Release
+) -> tuple[tuple[P, ...], tuple[tuple[str, str], ...]]:
     """The policies that a release takes, and what had to be left out: (policy, key) pairs."""
     known, left_out = [], []
     for policy in policies:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from topology.entities import Entities
 from topology.lint.definitions import Binding, Definitions, Exchange, Policy, Queue, VirtualHost
-from topology.releases import OLDEST, POLICY_KEYS_SINCE, Release
+from topology.releases import Release, known_policies
 
 VHOST = "/"
 
@@ -42,14 +42,9 @@ def from_entities(entities: Entities, source: str) -> Definitions:
 
 def as_applied_to(definitions: Definitions, release: Release) -> tuple[Definitions, tuple[str, ...]]:
     """A topology in code as `topology apply` makes it on that release, and what it leaves out, in words."""
-    policies, left_out, version = [], [], ".".join(map(str, release))
-    for policy in definitions.policies:
-        unknown = sorted(k for k in policy.definition if release < POLICY_KEYS_SINCE.get(k, OLDEST))
-        kept = {key: value for key, value in policy.definition.items() if key not in unknown}
-        left_out += [
-            f"RabbitMQ {version} does not know {key}: apply leaves it out of policy {policy.name}"
-            for key in unknown
-        ]
-        if kept:
-            policies.append(replace(policy, definition=kept))
-    return replace(definitions, policies=tuple(policies)), tuple(left_out)
+    policies, left_out = known_policies(definitions.policies, release)
+    version = ".".join(map(str, release))
+    return replace(definitions, policies=policies), tuple(
+        f"RabbitMQ {version} does not know {key}: apply leaves it out of policy {name}"
+        for name, key in left_out
+    )
