@@ -15,8 +15,8 @@ from api.auth import SCOPES, hash_key, new_key
 from storage import api_keys
 from storage.api_keys import ApiKey, KeyExistsError, UnknownKeyError
 from storage.errors import StorageError, translate_all
-from storage.migrate import require_level
 from storage.pool import AnyConnection, connect, where
+from storage.schema import require_level
 from storage.settings import StorageSettings
 from storage.times import shown_time
 from topology import exits

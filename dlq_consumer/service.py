@@ -161,7 +161,7 @@ class Service:
                 each.cancel()
             await asyncio.gather(*everything, return_exceptions=True)
 
-    async def _unless_stopped(self, work: Awaitable[None]) -> bool:
+    async def _unless_stopped(self, work: Awaitable[object]) -> bool:
         task = asyncio.ensure_future(work)
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:

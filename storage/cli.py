@@ -12,8 +12,9 @@ import click
 from pydantic import ValidationError
 
 from storage.errors import MigrationError, is_transient
-from storage.migrate import applied_level, migrate, migrations, require_level
+from storage.migrate import Migration, migrate
 from storage.pool import connect, where
+from storage.schema import contraction_waits, off_at, require_level
 from storage.settings import StorageSettings
 
 EXIT_FAILED = 1
@@ -54,18 +55,27 @@ def main() -> None:
 @click.option(
     "--wait", "wait_s", type=float, default=60.0, show_default=True, help="Seconds to wait for Postgres."
 )
-def migrate_command(wait_s: float) -> None:
-    """Apply the migrations that are missing. Exit 0 also when there are none, 1 on failure."""
+@click.option("--contract", is_flag=True, help="Also those that take away what the previous release needs.")
+def migrate_command(wait_s: float, contract: bool) -> None:
+    """Apply the migrations that are missing. Exit 0 also when there are none, 1 on failure.
+
+    What takes something away is left, except in a new database, until no process of the previous release
+    runs any more and you say --contract.
+    """
+
+    async def apply(connection: asyncpg.Connection) -> tuple[list[Migration], int]:
+        return await migrate(connection, contract=contract), await require_level(connection)
+
     settings = load_settings()
     try:
         asyncio.run(_wait_until_reachable(settings, wait_s))
-        done = _run(settings, migrate)
+        done, level = _run(settings, apply)
     except (MigrationError, asyncpg.PostgresError, OSError) as error:
         click.echo(f"storage migrate: {where(settings)}: {error or type(error).__name__}", err=True)
         sys.exit(EXIT_FAILED)
     for migration in done:
         click.echo(f"applied {migration.name}")
-    click.echo(f"schema: level {len(migrations())} at {where(settings)}")
+    click.echo(f"schema: level {level} at {where(settings)}{_later(level)}")
 
 
 @main.command("check")
@@ -75,12 +85,18 @@ def check_command() -> None:
     try:
         version = _run(settings, lambda connection: connection.fetchval("SHOW server_version"))
         click.echo(f"database {where(settings)}: OK (PostgreSQL {version})")
-        level = _run(settings, applied_level)
-        _run(settings, require_level)
-        click.echo(f"schema: OK (level {level})")
+        level = _run(settings, require_level)
+        off = off_at(level)
+        click.echo(f"schema: OK ({off or f'level {level}'}){_later(level)}")
     except (MigrationError, asyncpg.PostgresError, OSError) as error:
         click.echo(f"storage check: {where(settings)}: {error or type(error).__name__}", err=True)
         sys.exit(EXIT_FAILED)
+
+
+def _later(level: int) -> str:
+    if not contraction_waits(level):
+        return ""
+    return "; once nothing of the previous release runs: storage migrate --contract"
 
 
 async def _wait_until_reachable(settings: StorageSettings, wait_s: float) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from storage.errors import translate
-from storage.migrate import require_level
 from storage.pool import AnyConnection
+from storage.schema import require_level
 
 JOBS = "SELECT queue, state, count(*) AS jobs FROM redrive.jobs GROUP BY queue, state ORDER BY queue, state"
 OUTBOX = """

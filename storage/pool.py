@@ -12,7 +12,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from storage.errors import DRIVER_ERRORS, MigrationError, is_transient, translate, translate_all
-from storage.migrate import require_level
+from storage.schema import off_at, require_level
 from storage.settings import StorageSettings
 
 # The names by which other packages call the driver's types, and a pooled connection is one too.
@@ -130,8 +130,10 @@ async def ready(settings: StorageSettings) -> int:
             await connection.close()
 
 
-async def wait_for_database(settings: StorageSettings, say: Say) -> None:
-    """Return once the database answers and is migrated; until then try with back-off, and say new reasons.
+async def wait_for_database(settings: StorageSettings, say: Say) -> int:
+    """The schema's level, once the database answers and is migrated; until then try with back-off.
+
+    Says new reasons to wait, and what is off on a schema of the previous release.
 
     A wrong password or database name is waited for too, since a database that is being set up gives
     the same answers; the message says which it is.
@@ -141,7 +143,7 @@ async def wait_for_database(settings: StorageSettings, say: Say) -> None:
         try:
             connection = await connect(settings, "redrive-wait")
             try:
-                await require_level(connection)
+                level = await require_level(connection)
             finally:
                 await connection.close()
         except MigrationError as error:
@@ -150,7 +152,9 @@ async def wait_for_database(settings: StorageSettings, say: Say) -> None:
             kind = "" if is_transient(error) else f" ({type(error).__name__})"
             reason = f"{kind}: {error or 'no answer'}"
         else:
-            return
+            if off := off_at(level):
+                say(f"the schema at {where(settings)} is {off}")
+            return level
         if reason != said:
             said = reason
             say(f"waiting for the database at {where(settings)}{reason}")
