@@ -101,7 +101,7 @@ async def claim(
 ) -> set[UUID]:
     """Take the waiting jobs among `claims`; the tokens that won. A job must not be in the batch twice."""
     ordered = sorted(claims, key=_job_id)  # two workers then lock rows in one order
-    with _refusals(f"claim {len(claims)} jobs"):
+    with refusals(f"claim {len(claims)} jobs"):
         rows = await connection.fetch(sql.CLAIM, *_columns(ordered), worker, lease_s, timeout=TIMEOUT_S)
     return {row["claim"] for row in rows}
 
@@ -112,7 +112,7 @@ async def adopt(
     """Make and claim rows for jobs that have none: another Celery program published them."""
     ordered = sorted(claims, key=_job_id)
     tasks, queues = [claim.task for claim in ordered], [claim.queue for claim in ordered]
-    with _refusals(f"adopt {len(claims)} jobs"):
+    with refusals(f"adopt {len(claims)} jobs"):
         rows = await connection.fetch(
             sql.ADOPT, *_columns(ordered), worker, lease_s, tasks, queues, timeout=TIMEOUT_S
         )
@@ -121,7 +121,7 @@ async def adopt(
 
 async def rows(connection: asyncpg.Connection, job_ids: Sequence[str]) -> dict[str, JobRow]:
     """The rows of those jobs that have one."""
-    with _refusals(f"read {len(job_ids)} jobs"):
+    with refusals(f"read {len(job_ids)} jobs"):
         found = await connection.fetch(sql.ROWS, list(job_ids), timeout=TIMEOUT_S)
     return {
         row["id"]: JobRow(
@@ -150,7 +150,7 @@ async def take_over(
     If its attempt is known to have begun, that attempt is lost: the next begins, or at the bound the job is
     dead. One that only waited in a lost worker's hands is no victim of its own: it begins here.
     """
-    with _refusals("take over a job"):
+    with refusals("take over a job"):
         row = await connection.fetchrow(
             sql.TAKE_OVER,
             new.job_id,
@@ -166,7 +166,7 @@ async def take_over(
 
 async def believe(connection: asyncpg.Connection, new: Claim, *, worker: str, lease_s: float) -> bool:
     """Claim a job whose message is ahead of its row (a restored database); whether we did."""
-    with _refusals("claim a job ahead of its row"):
+    with refusals("claim a job ahead of its row"):
         row = await connection.fetchrow(
             sql.BELIEVE,
             new.job_id, new.generation, new.attempt, new.token, worker, lease_s,
@@ -194,7 +194,7 @@ async def complete(
         [done.arguments for done in ordered],
         [done.options for done in ordered],
     ]
-    with _refusals(f"complete {len(ordered)} jobs"):
+    with refusals(f"complete {len(ordered)} jobs"):
         changed = await connection.fetch(sql.COMPLETE, *columns, crash_bound, timeout=TIMEOUT_S)
         if len(changed) < len(ordered):
             told = {row["token"] for row in changed}
@@ -216,7 +216,7 @@ async def renew(
         held: each claim with the seconds that its run may still take (time limit + grace), or None while
             it has not started.
     """
-    with _refusals(f"renew {len(held)} leases"):
+    with refusals(f"renew {len(held)} leases"):
         rows = await connection.fetch(
             sql.RENEW,
             [claim.job_id for claim, _ in held],
@@ -230,7 +230,7 @@ async def renew(
 
 async def record_begin(connection: asyncpg.Connection, job_id: str, token: UUID, limit_s: float) -> bool:
     """Put on record that a run begins, which may take `limit_s` seconds; False if the job is not ours."""
-    with _refusals("record a begin"):
+    with refusals("record a begin"):
         tag = await connection.execute(sql.BEGIN, job_id, token, limit_s, timeout=TIMEOUT_S)
     return bool(tag == "UPDATE 1")
 
@@ -241,14 +241,14 @@ async def bury(connection: asyncpg.Connection, waiting: Sequence[tuple[str, int,
     The ids that are DEAD now; a job that has gone on meanwhile is left alone.
     """
     columns = [list(column) for column in zip(*sorted(waiting), strict=True)]
-    with _refusals(f"bury {len(waiting)} jobs"):
+    with refusals(f"bury {len(waiting)} jobs"):
         rows = await connection.fetch(sql.BURY, *columns, timeout=TIMEOUT_S)
     return {row["id"] for row in rows}
 
 
 async def set_progress(connection: asyncpg.Connection, job_id: str, token: UUID, progress: bytes) -> bool:
     """Write a running job's progress (JSON); False if the claim no longer holds it."""
-    with _refusals("write progress"):
+    with refusals("write progress"):
         tag = await connection.execute(sql.PROGRESS, job_id, token, progress, timeout=TIMEOUT_S)
     return bool(tag == "UPDATE 1")
 
@@ -267,7 +267,8 @@ def _columns(claims: Sequence[Claim]) -> tuple[list[str], list[int], list[int], 
 
 
 @contextmanager
-def _refusals(what: str) -> Iterator[None]:
+def refusals(what: str) -> Iterator[None]:
+    """Errors of the driver become `DatabaseAwayError` or `StatementError`."""
     try:
         with translate(what):
             yield

@@ -11,7 +11,14 @@ from urllib.parse import urlsplit
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from storage.errors import DRIVER_ERRORS, MigrationError, is_transient, translate, translate_all
+from storage.errors import (
+    DRIVER_ERRORS,
+    DatabaseAwayError,
+    MigrationError,
+    is_transient,
+    translate,
+    translate_all,
+)
 from storage.schema import off_at, require_level
 from storage.settings import StorageSettings
 
@@ -21,6 +28,8 @@ AnyConnection = asyncpg.Connection | PoolConnectionProxy
 Say = Callable[[str], None]
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 5.0
+# Of one question at the start of a connection.
+TIMEOUT_S = 5.0
 
 
 async def connect(settings: StorageSettings, name: str) -> asyncpg.Connection:
@@ -28,6 +37,19 @@ async def connect(settings: StorageSettings, name: str) -> asyncpg.Connection:
     return await asyncpg.connect(
         settings.dsn, timeout=settings.database_timeout_s, server_settings={"application_name": name}
     )
+
+
+async def connect_to_write(settings: StorageSettings, name: str) -> asyncpg.Connection:
+    """The same, of a server that takes writes now.
+
+    Raises:
+        DatabaseAwayError: it is read-only: a standby, or told so (default_transaction_read_only).
+    """
+    connection = await connect(settings, name)
+    if await connection.fetchval("SELECT current_setting('transaction_read_only')::bool", timeout=TIMEOUT_S):
+        connection.terminate()
+        raise DatabaseAwayError("Postgres takes no writes: it is read-only")
+    return connection
 
 
 async def open_pool(

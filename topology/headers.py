@@ -13,6 +13,8 @@ DUE = "redrive-due"
 REPLAY = "redrive-replay"
 # The token of any other confirmed publish, so that a basic.return can be matched with it.
 PUBLISH = "redrive-publish"
+# How the run of this message ended, where that could not be recorded; see workers/handing_over.py.
+OUTCOME = "redrive-outcome"
 # The uuid of a probe of `topology verify`; see topology/probe.py.
 PROBE = "redrive-probe"
 # While a queue is migrated: the property list and the routing key that its message has, as bytes.

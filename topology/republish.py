@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from topology.headers import ATTEMPT, DEATH_HEADERS, DELIVERY_COUNTERS, DUE, REPLAY, Attempt
+from topology.headers import ATTEMPT, DEATH_HEADERS, DELIVERY_COUNTERS, DUE, OUTCOME, REPLAY, Attempt
 from topology.wire import Properties, split
 
-# The broker would route by CC and BCC once more; a due time belongs to one way round the ladder.
-_DROPPED_HEADERS = (*DEATH_HEADERS, *DELIVERY_COUNTERS, DUE, "CC", "BCC")
+# The broker would route by CC and BCC once more; a due time belongs to one way round the ladder,
+# an outcome to one claim.
+_DROPPED_HEADERS = (*DEATH_HEADERS, *DELIVERY_COUNTERS, DUE, OUTCOME, "CC", "BCC")
 # An expiration would shorten a delay: of the queue's TTL and the message's the lower one counts. `user_id`
 # must be that of the publishing connection, or the broker closes the channel.
 _DROPPED_PROPERTIES = ("expiration", "user_id")

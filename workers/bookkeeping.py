@@ -74,8 +74,11 @@ class Books:
                     if arrival.token in self._held:
                         self._held[arrival.token].started = time.monotonic()
 
-    async def turn(self, connection: Connection) -> None:
+    async def turn(self, connection: Connection, doubt_s: float = 0.0) -> None:
         """Record what has ended, then claim what has come.
+
+        Args:
+            doubt_s: see `workers.claiming.decide`.
 
         Raises:
             storage.errors.DatabaseAwayError: what was not done stays for the next turn.
@@ -98,7 +101,7 @@ class Books:
                 if len(batch_of) < BATCH:
                     batch_of.setdefault(arrival.task.id, arrival)  # a job once per batch
             chosen = set(batch_of.values())
-            again = await self._claim(connection, list(batch_of.values()))
+            again = await self._claim(connection, list(batch_of.values()), doubt_s)
             self._waiting = [arrival for arrival in self._waiting if arrival not in chosen] + again
 
     async def renew(self, connection: Connection) -> None:
@@ -137,17 +140,20 @@ class Books:
     def send_unclaimed_round(self, seconds: float) -> None:
         """Postgres stays away: what is unclaimed waits in the broker instead of here."""
         waiting, self._waiting = self._waiting, []
+        if waiting:
+            fields = {"action": "sent_round", "messages": len(waiting)}
+            logger.info("unclaimed messages wait on the ladder for the database", extra=fields)
         for arrival in waiting:
             self._sending.around(arrival, seconds)
 
     async def close(self) -> None:
         await self._sending.close()
 
-    async def _claim(self, connection: Connection, batch: list[Arrival]) -> list[Arrival]:
+    async def _claim(self, connection: Connection, batch: list[Arrival], doubt_s: float) -> list[Arrival]:
         """Those whose row changed under our eyes are returned, to be looked at again."""
 
         async def some(arrivals: Sequence[Arrival]) -> list[tuple[Arrival, Decision]]:
-            return await decide(connection, arrivals, self._terms)
+            return await decide(connection, arrivals, self._terms, doubt_s)
 
         async def refused(arrival: Arrival, error: Exception) -> list[tuple[Arrival, Decision]]:
             logger.error("cannot be claimed: %s", error, extra=arrival.log_fields("claim_refused"))

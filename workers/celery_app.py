@@ -127,6 +127,8 @@ def defaults(environment: Environment, main: str | None = None) -> dict[str, Any
         "broker_url": broker.address.kombu_url(),
         "broker_connection_max_retries": None,
         "broker_connection_retry_on_startup": True,
+        # A channel that the broker closes (406 at its consumer timeout) is a lost connection, not the end.
+        "broker_channel_error_retry": True,
         "broker_heartbeat": broker.address.heartbeat_s,
         "broker_transport_options": {
             "confirm_publish": True,

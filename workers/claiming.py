@@ -77,9 +77,12 @@ Decision = Run | Ack | Reject | Around | SendOn | Undecided
 
 
 async def decide(
-    connection: Connection, arrivals: Sequence[Arrival], terms: Terms
+    connection: Connection, arrivals: Sequence[Arrival], terms: Terms, doubt_s: float = 0.0
 ) -> list[tuple[Arrival, Decision]]:
     """Claim what can be claimed and decide the rest. Each job at most once in `arrivals`.
+
+    Args:
+        doubt_s: for so long no expired lease is believed: its worker may not have been able to renew it.
 
     Raises:
         storage.errors.DatabaseAwayError, storage.claims.StatementError: nothing is decided.
@@ -96,12 +99,12 @@ async def decide(
     ]
     if len(won) < len(arrivals):
         rest = [arrival for arrival in arrivals if arrival.token not in won]
-        decisions += await _look_closer(connection, rest, terms)
+        decisions += await _look_closer(connection, rest, terms, doubt_s)
     return decisions
 
 
 async def _look_closer(
-    connection: Connection, arrivals: Sequence[Arrival], terms: Terms
+    connection: Connection, arrivals: Sequence[Arrival], terms: Terms, doubt_s: float
 ) -> list[tuple[Arrival, Decision]]:
     rows = await claims.rows(connection, [arrival.task.id for arrival in arrivals])
     decisions: list[tuple[Arrival, Decision]] = []
@@ -110,6 +113,8 @@ async def _look_closer(
         judged = verdicts.verdict(rows.get(arrival.task.id), arrival.attempt, arrival.token)
         if isinstance(judged, verdicts.Adopt):
             rowless[arrival.token] = arrival
+        elif isinstance(judged, verdicts.TakeOver) and doubt_s > 0:
+            decisions.append((arrival, Around(doubt_s)))
         else:
             decisions.append((arrival, await _act(connection, arrival, judged, terms)))
     if rowless:

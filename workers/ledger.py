@@ -18,22 +18,22 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from storage.errors import DatabaseAwayError
-from storage.pool import connect, wait_for_database, where
-from topology.backoff import Backoff
+from storage.pool import connect_to_write, wait_for_database, where
 from topology.publisher import Publisher
 from workers.arrival import Arrival
 from workers.bookkeeping import START_S, Books
 from workers.claiming import Terms
 from workers.entries import Item, Reply
+from workers.outage import Outage
 from workers.returning import Returns
+from workers.sweeping import sweep
+from workers.watching import Watch
 
 if TYPE_CHECKING:
     from storage.claims import Connection
     from workers.settings import Environment
 
 logger = logging.getLogger(__name__)
-FIRST_WAIT_S = 0.2
-LONGEST_WAIT_S = 5.0
 # The way round of a message that could not be claimed because Postgres was away.
 ROUND_S = 5.0
 
@@ -53,6 +53,7 @@ class Ledger:
         self._rung = False
         self._poked = False
         self._stopping = False
+        self._outage = Outage(where(environment.storage))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bell: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, name="redrive-ledger", daemon=True)
@@ -137,13 +138,23 @@ class Ledger:
     async def _live(self) -> None:
         self._loop, self._bell = asyncio.get_running_loop(), asyncio.Event()
         settings, broker = self._environment.worker, self._environment.broker
-        waiting = asyncio.ensure_future(wait_for_database(self._environment.storage, logger.warning))
+        watch = Watch(settings.renew_s, settings.lease_s)
+
+        missed: list[str] = []
+
+        def say(text: str) -> None:
+            missed.append(text)
+            logger.warning(text, extra={"action": "database_away"})
+
+        waiting = asyncio.ensure_future(wait_for_database(self._environment.storage, say))
         while not waiting.done():
             if self._stopping:
                 waiting.cancel()
                 return
             await asyncio.wait({waiting}, timeout=0.2)
         await waiting
+        if missed:
+            watch.back()
         publisher = Publisher(broker.address, f"redrive-ledger {self._worker}")
         await publisher.start()
         terms = Terms(self._worker, settings.lease_s, settings.crash_bound)
@@ -153,27 +164,38 @@ class Ledger:
         )
         connection: Connection | None = None
         try:
-            connection = await self._connected(books, None)
+            connection = await self._connected(books)
             self.ready.set()
-            renew_at = time.monotonic() + settings.renew_s
             while not self._stopping:
-                await self._work(books, renew_at)
+                if not self._outage.away:
+                    await self._work(books, watch.renew_at)
                 books.take(self._drain())
                 try:
-                    if time.monotonic() >= renew_at:
-                        await books.renew(connection)
-                        renew_at = time.monotonic() + settings.renew_s
-                    await books.turn(connection)
-                    await books.record_starts(connection)
+                    await self._turn(books, connection, watch)
                 except DatabaseAwayError as error:
                     connection.terminate()
-                    connection = await self._connected(books, error)
-                    renew_at = time.monotonic()  # first of all: our leases may run out
+                    self._away(error)
+                    connection = await self._connected(books)
+                    watch.back()
         finally:
             await books.close()
             await publisher.close()
             if connection is not None:
                 connection.terminate()
+
+    async def _turn(self, books: Books, connection: Connection, watch: Watch) -> None:
+        if watch.renewal_due:
+            await books.renew(connection)
+            watch.renewed()
+        await books.turn(connection, watch.doubt_s)
+        await books.record_starts(connection)
+        if self._outage.away:
+            self._outage.over()
+            self._reply(Reply("resume"))
+        if watch.sweep_due:
+            settings, topology = self._environment.worker, self._environment.topology
+            await sweep(connection, topology, lease_s=settings.lease_s, crash_bound=settings.crash_bound)
+            watch.swept()
 
     async def _work(self, books: Books, renew_at: float) -> None:
         """Return when there is something to do, and a moment later, so that a batch gathers."""
@@ -186,32 +208,22 @@ class Ledger:
         self._bell.clear()
         await asyncio.sleep(self._environment.worker.batch_ms / 1000)
 
-    async def _connected(self, books: Books, error: DatabaseAwayError | None) -> Connection:
+    def _away(self, error: DatabaseAwayError) -> None:
+        if self._outage.failed(error):
+            self._reply(Reply("pause"))
+
+    async def _connected(self, books: Books) -> Connection:
         """A connection, after however long. Meanwhile nothing new is consumed and nothing is given up."""
-        storage, started = self._environment.storage, time.monotonic()
-        backoff = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
-        paused = False
         while True:
-            if error is not None:
-                logger.warning(
-                    "waiting for the database at %s, consuming nothing: %s", where(storage), error,
-                    extra={"action": "database_away"},
-                )  # fmt: skip
-                if not paused:
-                    paused = True
-                    self._reply(Reply("pause"))
-                await asyncio.sleep(backoff.next_s())
+            if self._outage.away:
+                await asyncio.sleep(self._outage.pause_s())
             try:
-                connection = await connect(storage, f"redrive-ledger {self._worker}")
+                return await connect_to_write(self._environment.storage, f"redrive-ledger {self._worker}")
             except Exception as failed:  # noqa: BLE001 - whatever it is, waiting is all that can be done
                 error = DatabaseAwayError(f"{type(failed).__name__}: {failed}")
-            else:
-                if paused:
-                    logger.info("the database is back", extra={"action": "database_back"})
-                    self._reply(Reply("resume"))
-                return connection
+            self._away(error)
             books.take(self._drain())
             if self._stopping:
                 raise error
-            if time.monotonic() - started > self._environment.worker.patience_s:
+            if self._outage.lasts_s > self._environment.worker.patience_s:
                 books.send_unclaimed_round(ROUND_S)
