@@ -8,6 +8,7 @@ back spread, and none comes at once.
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -60,7 +61,7 @@ def replace_autoretry(task: Any, options: Mapping[str, Any]) -> None:
                 how["countdown"] = delay_s(task.request.retries, factor=factor, most_s=most_s, jitter=share)
             # What the other side asked for: `Retry-After`, kept by the exception as seconds.
             asked_s = getattr(error, "retry_after_s", None)
-            if isinstance(asked_s, int | float):
+            if isinstance(asked_s, int | float) and math.isfinite(asked_s):
                 how["countdown"] = max(how.get("countdown") or 0, asked_s)
             # Set by Celery's own `Task.retry(max_retries=…)`.
             if hasattr(task, "override_max_retries"):

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import time
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 from celery import Celery
 from celery.exceptions import Reject
-from celery.utils.time import maybe_make_aware
 
 from storage.errors import DatabaseAwayError
-from topology.headers import DUE
 from topology.kombu_entities import task_queues
-from topology.ladder import route
-from workers import autoretry, logs, loop
+from workers import autoretry, delays, logs, loop
 from workers.checks import BUILT_IN
 from workers.errors import UnsafeTaskError
 from workers.settings import Environment, from_environment
@@ -73,28 +68,16 @@ class Redrive(Celery):
 
         Raises when the broker has no such queue (unless told `mandatory=False`), and when it does not confirm
         in time (`confirm_timeout`, seconds). A message that was not confirmed may have arrived: sent again
-        under the same task id it is the same job.
+        under the same task id it is the same job. A delay of over 366 days is a ValueError.
 
         With an expiry it goes by the work queue, where the guard sends it to the ladder: the message's own
         TTL would cut the delay short.
         """
-        delay_s = seconds_until(countdown, eta, self.timezone)
-        given = ("exchange", "routing_key", "router", "expires")
-        plain = all(options.get(option) is None for option in given)
-        task_type = options.get("task_type") or self._tasks.get(name)
-        if delay_s > 0 and plain and getattr(task_type, "expires", None) is None:
-            routed = self.amqp.router.route(
-                dict(options), options.get("route_name") or name, args, kwargs, task_type
-            )
-            queue = self.environment.topology.queue(routed["queue"].name)
-            scale, now_ms = self.environment.broker.time_scale, int(time.time() * 1000)
-            nominal_s = delay_s if eta is None else delay_s / scale  # an eta is a real time
-            way = route(queue, nominal_s, time_scale=scale, now_ms=now_ms)
-            if way.due_ms is not None:
-                options["headers"] = {**(options.get("headers") or {}), DUE: way.due_ms}
-            options.pop("queue", None)
-            options |= {"exchange": way.exchange, "routing_key": way.routing_key}
-            countdown = eta = None
+        delay_s = delays.asked_s(self, countdown, eta)
+        if delay_s > 0:
+            way = delays.by_ladder(self, name, args, kwargs, delay_s, options)
+            if way is not None:
+                options, countdown, eta = way, None, None
         if options.get("mandatory") is None:  # a task says so itself, a name cannot
             options["mandatory"] = True
         return super().send_task(name, args, kwargs, countdown, eta, **options)
@@ -108,16 +91,6 @@ class Redrive(Celery):
         registered = super().register_task(task, **options)
         autoretry.replace_autoretry(registered, options)
         return registered
-
-
-def seconds_until(countdown: Any, eta: Any, timezone: Any) -> float:
-    """The delay that `apply_async` asks for, in seconds; 0 for none. A naive `eta` is in `timezone`."""
-    if eta is None:
-        return float(countdown or 0)
-    if isinstance(eta, str):
-        eta = datetime.fromisoformat(eta)
-    aware = maybe_make_aware(eta, timezone)
-    return float((aware - datetime.now(UTC)).total_seconds())
 
 
 def defaults(environment: Environment, main: str | None = None) -> dict[str, Any]:

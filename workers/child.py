@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from kombu.exceptions import EncodeError
 from kombu.utils.json import dumps
 
 from storage.errors import DatabaseAwayError
-from workers import effects, loop
+from workers import delays, effects, loop
 from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, checked_delay_s, describe
 
 EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
@@ -172,15 +172,14 @@ def _raised_by_hand(task: Any, request: dict[str, Any], error: Any, trace: str |
     if (request.get("retries") or 0) >= task.max_retries:  # Task.retry looks at it, a bare Retry does not
         return Dead("exhausted", describe(error, trace))
     try:
-        return Retry(_seconds(error.when), failure=describe(error, trace))
+        return Retry(_seconds(task.app, error.when), failure=describe(error, trace))
     except (ValueError, OverflowError) as wrong:
         return Dead("exception", describe(wrong, trace))
 
 
-def _seconds(when: object) -> float:
+def _seconds(app: Any, when: object) -> float:
     if isinstance(when, datetime):
-        aware = when if when.tzinfo else when.replace(tzinfo=UTC)
-        return checked_delay_s((aware - datetime.now(UTC)).total_seconds())
+        return delays.asked_s(app, None, when)
     return checked_delay_s(when) if isinstance(when, int | float) else 0.0
 
 

@@ -79,7 +79,7 @@ Outcome = Succeeded | Retry | Dead | Crashed | Returned
 
 
 def checked_delay_s(value: float) -> float:
-    """Seconds until another attempt; a negative delay means at once, as in Celery.
+    """Seconds until an attempt; a negative delay means at once, as in Celery.
 
     Raises:
         ValueError: not finite, or longer than `LONGEST_DELAY_S`.
@@ -90,7 +90,7 @@ def checked_delay_s(value: float) -> float:
     except OverflowError:
         seconds = math.inf
     if not seconds <= LONGEST_DELAY_S or seconds == -math.inf:
-        raise ValueError(f"a retry after {seconds:g} s; the longest is 366 days ({LONGEST_DELAY_S:g} s)")
+        raise ValueError(f"a delay of {seconds:g} s; the longest is 366 days ({LONGEST_DELAY_S:g} s)")
     return max(seconds, 0.0)
 
 

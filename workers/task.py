@@ -11,11 +11,10 @@ from uuid import UUID
 from celery import Task
 from celery.app.task import get_actual_ignore_result
 from celery.exceptions import Retry
-from celery.utils.time import maybe_make_aware
 from kombu.utils.json import dumps
 
 from topology.headers import Attempt
-from workers import child, effects, loop, outcomes
+from workers import child, delays, effects, loop, outcomes
 from workers.errors import WorkerError
 from workers.home_queue import MaxRetries
 
@@ -41,7 +40,9 @@ class _NextAttempt:
                 f"{task.name}: retry() cannot change {', '.join(sorted(unknown))}; "
                 f"it can change {', '.join(sorted(RETRY_OPTIONS))}"
             )
-        if "queue" in options:
+        if options.get("queue") is None:
+            options.pop("queue", None)
+        else:
             queue = getattr(options["queue"], "name", options["queue"])
             options["queue"] = task.app.environment.topology.queue(queue).name  # raises UnknownQueueError
         priority = options.get("priority")
@@ -51,9 +52,12 @@ class _NextAttempt:
             limit = options.get(name)
             if limit is not None and not (isinstance(limit, int | float) and 0 < limit <= MOST_LIMIT_S):
                 raise TypeError(f"{task.name}: retry({name}={limit!r}); it must be a number of seconds")
+        if options.keys() & {"time_limit", "soft_time_limit"}:  # the other one stays as it is
+            limits = zip(("time_limit", "soft_time_limit"), request.timelimit or (), strict=False)
+            options = {**{name: limit for name, limit in limits if limit}, **options}
         changed = args is not None or kwargs is not None
         encoded = child.encode_arguments(self.args, self.kwargs, attempt.embed) if changed else None
-        self._plan = outcomes.Retry(_delay_s(task, eta, countdown), encoded, _plain(options))
+        self._plan = outcomes.Retry(delays.asked_s(task.app, countdown, eta), encoded, _plain(options))
 
     def apply_async(self) -> None:
         self._attempt.retry = self._plan
@@ -133,6 +137,21 @@ class RedriveTask(Task):
         self._explain(attempt, planned)
         return planned
 
+    @property
+    def override_max_retries(self) -> int:
+        """What `retry` was told. Celery keeps it on the task, where the process's next job would meet it."""
+        if (bound := self.request.__dict__.get("override_max_retries")) is None:
+            raise AttributeError("override_max_retries")
+        return int(bound)
+
+    @override_max_retries.setter
+    def override_max_retries(self, bound: int) -> None:
+        self.request.__dict__["override_max_retries"] = bound
+
+    @override_max_retries.deleter
+    def override_max_retries(self) -> None:
+        del self.request.__dict__["override_max_retries"]
+
     def signature_from_request(
         self, request: Any = None, args: Any = None, kwargs: Any = None, *rest: Any, **extra: Any
     ) -> Any:
@@ -175,15 +194,6 @@ class RedriveTask(Task):
     def _explain(attempt: child.Attempt, retry: Retry) -> None:
         if attempt.retry is not None and retry.exc is not None:
             attempt.retry = dataclasses.replace(attempt.retry, failure=outcomes.describe(retry.exc))
-
-
-def _delay_s(task: Task, eta: Any, countdown: float | None) -> float:
-    if eta:
-        if isinstance(eta, str):
-            eta = datetime.fromisoformat(eta)
-        aware = maybe_make_aware(eta, task.app.timezone)
-        return outcomes.checked_delay_s((aware - datetime.now(UTC)).total_seconds())
-    return outcomes.checked_delay_s(countdown or 0)
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,13 +37,14 @@ def attempt(
     number: int = 1,
     args: tuple[Any, ...] = (),
     delivered_by: str = "",
+    timelimit: list[float | None] | None = None,
 ) -> Outcome:
     """How one attempt of a registered task ends; `number` counts the attempts, `retries` is Celery's."""
     task.__trace__ = build_tracer(task.name, task, app=app)
     ticket = child.Ticket("job", uuid4(), 1, number)
     request = {
         "id": "job", "redrive": ticket, "retries": retries, "hostname": "h",
-        "delivery_info": {"exchange": "", "routing_key": delivered_by},
+        "delivery_info": {"exchange": "", "routing_key": delivered_by}, "timelimit": timelimit,
     }  # fmt: skip
     return child.run(task.name, "job", request, (list(args), {}, {"chain": None})).outcome
 
@@ -55,8 +56,9 @@ def attempt_of(
     retries: int = 0,
     number: int = 1,
     args: tuple[Any, ...] = (),
+    timelimit: list[float | None] | None = None,
     **options: Any,
 ) -> Outcome:
     """How one attempt of a bound task made of `function` with these options ends."""
     task = app.task(function, bind=True, shared=False, name=f"unit.{uuid4()}", **options)
-    return attempt(app, task, retries=retries, number=number, args=args)
+    return attempt(app, task, retries=retries, number=number, args=args, timelimit=timelimit)

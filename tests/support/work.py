@@ -1,7 +1,8 @@
-"""A worker over one queue (`tests.support.worker_jobs`) with what a test needs around it."""
+"""A worker over the queue `work` with what a test needs around it."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import uuid
@@ -17,6 +18,7 @@ from topology.declare import apply
 from topology.entities import compile_topology
 from topology.headers import Attempt
 from topology.messages import task_message
+from topology.spec import Topology
 from topology.wire import RawProperties, install
 
 TIME_SCALE = 0.2
@@ -26,41 +28,61 @@ APP = "tests.support.worker_jobs"
 
 @dataclass
 class Work:
-    """One vhost with the queue `work`, one database, and workers that the test starts."""
+    """One vhost with the queue `work`, one database, and workers that the test starts.
+
+    `module` holds the app and its `TOPOLOGY`.
+    """
 
     vhost: Vhost
     database: Database
     processes: Processes
     settings: dict[str, str] = field(default_factory=dict)
+    module: str = APP
 
     def __post_init__(self) -> None:
-        from tests.support.worker_jobs import TOPOLOGY
-
-        apply(AmqpAddress.parse(self.vhost.amqp_url), compile_topology(TOPOLOGY, TIME_SCALE))
+        self.apply()
         self.settings = {
             "REDRIVE_AMQP_URL": self.vhost.amqp_url,
             "REDRIVE_DATABASE_URL": self.database.url,
-            "REDRIVE_TOPOLOGY": "tests.support.worker_jobs:TOPOLOGY",
+            "REDRIVE_TOPOLOGY": f"{self.module}:TOPOLOGY",
             "REDRIVE_TIME_SCALE": str(TIME_SCALE),
             "REDRIVE_WORKER_LEASE_S": "3",
             "REDRIVE_WORKER_RENEW_S": "1",
         } | self.settings
 
-    def empty(self) -> None:
-        from tests.support.worker_jobs import TOPOLOGY
+    @property
+    def topology(self) -> Topology:
+        found: Topology = importlib.import_module(self.module).TOPOLOGY
+        return found
 
-        self.vhost.purge(TOPOLOGY)
+    def apply(self) -> None:
+        """Declare the topology, or what is missing of it."""
+        apply(AmqpAddress.parse(self.vhost.amqp_url), compile_topology(self.topology, TIME_SCALE))
+
+    def empty(self) -> None:
+        self.vhost.purge(self.topology)
         self.database.empty()
 
     def close(self) -> None:
         """Nothing of its own is open."""
 
     def start(
-        self, *arguments: str, concurrency: int = 2, app: str = APP, ready: bool = True, **settings: str
+        self, *arguments: str, concurrency: int = 2, app: str = "", ready: bool = True, **settings: str
     ) -> Process:
         """`celery -A … worker`; consuming when this returns, unless told otherwise."""
         name = f"w{uuid.uuid4().hex[:6]}@test"
-        argv = [sys.executable, "-m", "celery", "-A", app, "worker", "-n", name, "-c", str(concurrency)]
+        argv = [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            app or self.module,
+            "worker",
+            "-n",
+            name,
+            "-c",
+            str(concurrency),
+        ]
         process = self.processes.start("worker", [*argv, "-l", "INFO", *arguments], self.settings | settings)
         if ready:
             process.wait_for_log("ready.", 40)

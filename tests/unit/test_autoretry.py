@@ -127,6 +127,18 @@ def test_what_the_other_side_asks_for_is_the_least(app: Redrive) -> None:
     assert later.delay_s >= 256.0
 
 
+def test_what_is_no_delay_is_not_heeded(app: Redrive) -> None:
+    class Odd(ValueError):
+        retry_after_s = float("inf")
+
+    def odd(self: Any) -> None:
+        raise Odd
+
+    outcome = attempt_of(app, odd, autoretry_for=(ValueError,), max_retries=3, default_retry_delay=7)
+    assert isinstance(outcome, Retry)
+    assert outcome.delay_s == 7.0
+
+
 def test_retry_kwargs_may_set_another_bound(app: Redrive) -> None:
     outcome = attempt_of(app, fails, retries=1, retry_kwargs={"max_retries": 1}, **BACKOFF)
     assert isinstance(outcome, Dead)

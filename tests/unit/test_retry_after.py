@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.jobs.thirdparty import DEFAULT_RETRY_AFTER_S, LONGEST_RETRY_AFTER_S, retry_after_s
+from workers.retry_after import DEFAULT_S, LONGEST_S, retry_after_s
 
 
 @pytest.mark.parametrize(
@@ -13,16 +13,16 @@ from workers.jobs.thirdparty import DEFAULT_RETRY_AFTER_S, LONGEST_RETRY_AFTER_S
         ("7", 7.0),
         ("0.5", 0.5),
         ("-3", 0.0),
-        ("1e300", LONGEST_RETRY_AFTER_S),
-        ("nan", DEFAULT_RETRY_AFTER_S),
-        ("inf", DEFAULT_RETRY_AFTER_S),
-        ("-inf", DEFAULT_RETRY_AFTER_S),
-        ("soon", DEFAULT_RETRY_AFTER_S),
-        ("", DEFAULT_RETRY_AFTER_S),
-        (None, DEFAULT_RETRY_AFTER_S),
+        ("1e300", LONGEST_S),
+        ("nan", DEFAULT_S),
+        ("inf", DEFAULT_S),
+        ("-inf", DEFAULT_S),
+        ("soon", DEFAULT_S),
+        ("", DEFAULT_S),
+        (None, DEFAULT_S),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
-        ("Wed, 21 Oct 2915 07:28:00 GMT", LONGEST_RETRY_AFTER_S),
-        ("Wed, 21 Oct 2015 07:28:00 -0000", DEFAULT_RETRY_AFTER_S),
+        ("Wed, 21 Oct 2915 07:28:00 GMT", LONGEST_S),
+        ("Wed, 21 Oct 2015 07:28:00 -0000", DEFAULT_S),
     ],
 )
 def test_the_delay_is_a_number_of_seconds_whatever_the_header_says(

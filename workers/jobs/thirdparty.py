@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import math
 import os
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
 
+from workers.retry_after import retry_after_s
 from workers.settings import ThirdPartySettings
-
-DEFAULT_RETRY_AFTER_S = 5.0
-LONGEST_RETRY_AFTER_S = 3_600.0
 
 
 class ThirdPartyError(Exception):
@@ -94,17 +88,3 @@ def client(settings: ThirdPartySettings) -> Client:
 @functools.cache
 def _client(pid: int, settings: ThirdPartySettings) -> Client:
     return Client(settings)
-
-
-def retry_after_s(value: str | None) -> float:
-    """Seconds or an HTTP date (RFC 9110, 10.2.3), capped at an hour; else a default."""
-    seconds = DEFAULT_RETRY_AFTER_S
-    if value:
-        try:
-            seconds = float(value)
-        except ValueError:
-            with contextlib.suppress(TypeError, ValueError):
-                seconds = (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
-    if not math.isfinite(seconds):  # "nan" and "inf" are floats to Python, and no delays
-        seconds = DEFAULT_RETRY_AFTER_S
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_S)
