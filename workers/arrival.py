@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ class Arrival:
     token: UUID = field(default_factory=uuid4)
     # The attempt that the claim is for; a takeover counts on from the row, not from the message.
     attempt: Attempt = field(default_factory=Attempt)
+    received: float = field(default_factory=time.monotonic)
     # Called with the reason if the job turns out to be dead.
     on_dead: Callable[[str], None] | None = None
 

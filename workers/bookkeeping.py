@@ -16,6 +16,7 @@ from workers.arrival import Arrival
 from workers.claiming import Ack, Around, Decision, Reject, Run, SendOn, Terms, decide
 from workers.completing import Finished, completion
 from workers.entries import Held, Item, Postponed, Reply, Started
+from workers.handing_over import encode, is_due
 from workers.outcomes import Returned
 from workers.parts import in_parts
 from workers.returning import Returns
@@ -52,10 +53,12 @@ class Books:
         self._finished: list[Finished] = []
         self._held: dict[UUID, Held] = {}
         self._looks: dict[UUID, int] = {}
+        self._current = returns.current
+        self._unfit: set[UUID] = set()  # runs whose outcome is too large for a header
 
     @property
     def backlog(self) -> bool:
-        return bool(self._waiting or self._finished or self._sending.unsendable)
+        return bool(self._waiting or self._finished or self._sending.unsendable or self._sending.kept)
 
     @property
     def holds(self) -> bool:
@@ -83,6 +86,7 @@ class Books:
         Raises:
             storage.errors.DatabaseAwayError: what was not done stays for the next turn.
         """
+        self._take_kept()
         if self._finished:
             batch = self._finished[:BATCH]
             await self._record(connection, batch)
@@ -146,8 +150,36 @@ class Books:
         for arrival in waiting:
             self._sending.around(arrival, seconds)
 
+    def hand_over(self, *, everything: bool) -> None:
+        """Postgres stays away: runs that cannot be recorded go on with their outcomes, before the broker
+        takes their messages back.
+
+        Args:
+            everything: now, since this worker stops.
+        """
+        now = time.monotonic()
+        self._take_kept()
+        kept = []
+        for finished in self._finished:
+            arrival = finished.arrival
+            due = everything or is_due(arrival, now)
+            if not due or not self._current(arrival) or arrival.token in self._unfit:
+                kept.append(finished)
+            elif (header := encode(finished)) is None:
+                self._unfit.add(arrival.token)
+                kept.append(finished)
+                logger.warning("its outcome is too large to go on", extra=arrival.log_fields("too_large"))
+            else:
+                self._held.pop(arrival.token, None)
+                self._sending.hand_over(finished, header)
+        self._finished = kept
+
     async def close(self) -> None:
         await self._sending.close()
+
+    def _take_kept(self) -> None:
+        self._finished += self._sending.kept
+        self._sending.kept.clear()
 
     async def _claim(self, connection: Connection, batch: list[Arrival], doubt_s: float) -> list[Arrival]:
         """Those whose row changed under our eyes are returned, to be looked at again."""
@@ -222,7 +254,7 @@ class Books:
         if fate is None:
             logger.warning("ended, but another worker has it", extra=arrival.log_fields("claim_lost"))
             if isinstance(finished.outcome, Returned):
-                self._reply(Reply("drop", arrival))
+                self._sending.around(arrival, 1.0)
             else:  # only its row can tell what this message is still worth
                 arrival.token, arrival.attempt = uuid4(), arrival.task.attempt
                 self._waiting.append(arrival)

@@ -125,6 +125,7 @@ class RedriveConsumer(Consumer):
     def shutdown(self) -> None:
         """The pool has ended: settle what it left, then close the connection."""
         self.guard.give_back(self.guard.running())
+        self.ledger.closing = True
         deadline = time.monotonic() + FLUSH_S
         while self.ledger.outstanding > 0 and self.ledger.alive and time.monotonic() < deadline:
             select.select([self.ledger.fd], [], [], 0.2)

@@ -18,10 +18,12 @@ from kombu.compression import decompress
 from kombu.utils.json import loads
 
 from topology.delivery import Delivery, Refusal, TaskMessage, check_delivery
+from topology.headers import OUTCOME
 from topology.probe import probe_of
 from workers.arrival import Arrival
 from workers.completing import Finished
 from workers.entries import Postponed, Reply, Started
+from workers.handing_over import take_up
 from workers.outcomes import Dead, Outcome, Returned, describe
 from workers.parsing import GuardedMessage
 from workers.request import RedriveRequest
@@ -91,7 +93,8 @@ class Guard:
         checked = check_delivery(
             Delivery(message.content_type, message.content_encoding, message.headers, message.raw_body),
             known_tasks=self._consumer.strategies,
-            now=datetime.now(UTC),
+            # One that has run does not expire any more.
+            now=None if OUTCOME in message.headers else datetime.now(UTC),
         )
         name = self._queue_of(message)
         if isinstance(checked, Refusal):
@@ -109,6 +112,9 @@ class Guard:
             self._limit_s(checked),
             attempt=checked.attempt,
         )
+        if (value := message.headers.get(OUTCOME)) is not None and (run := take_up(arrival, value)):
+            self._ledger.submit(run)
+            return
         wait_s = _seconds_until_due(checked)
         self._ledger.submit(Postponed(arrival, wait_s) if wait_s > NEARLY_S else arrival)
 

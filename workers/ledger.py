@@ -26,6 +26,7 @@ from workers.claiming import Terms
 from workers.entries import Item, Reply
 from workers.outage import Outage
 from workers.returning import Returns
+from workers.sending_on import ROUND_S
 from workers.sweeping import sweep
 from workers.watching import Watch
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from workers.settings import Environment
 
 logger = logging.getLogger(__name__)
-# The way round of a message that could not be claimed because Postgres was away.
-ROUND_S = 5.0
 
 
 class Ledger:
@@ -60,6 +59,7 @@ class Ledger:
         self.fd, self._poke_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.ready = threading.Event()
         self.outstanding = 0
+        self.closing = False  # this worker stops
         self.session = 0
 
     # Main thread
@@ -217,6 +217,8 @@ class Ledger:
         while True:
             if self._outage.away:
                 await asyncio.sleep(self._outage.pause_s())
+                books.take(self._drain())
+                books.hand_over(everything=self.closing)
             try:
                 return await connect_to_write(self._environment.storage, f"redrive-ledger {self._worker}")
             except Exception as failed:  # noqa: BLE001 - whatever it is, waiting is all that can be done

@@ -43,7 +43,7 @@ class Returns:
     def __init__(self, publisher: Publisher, time_scale: float, current: Callable[[Arrival], bool]) -> None:
         self._publisher = publisher
         self._time_scale = time_scale
-        self._current = current
+        self.current = current
 
     async def send(self, arrival: Arrival, queue: WorkQueue, delay_s: float, build: Build) -> None:
         """Publish so that the message is in `queue` after `delay_s` nominal seconds; try until confirmed.
@@ -76,5 +76,5 @@ class Returns:
             else:
                 return
             await asyncio.sleep(wait_s)
-            if not self._current(arrival):
+            if not self.current(arrival):
                 raise StaleArrivalError("the connection that delivered this message is gone")

@@ -18,17 +18,21 @@ from workers import republish
 from workers.arrival import Arrival
 from workers.completing import Finished, again, delay_s, next_message, recorded_message
 from workers.entries import Reply
+from workers.handing_over import message_with_outcome
 from workers.outcomes import MESSAGE_CHARACTERS, Retry
 from workers.returning import Build, Returns, StaleArrivalError
 
 logger = logging.getLogger(__name__)
+# The way round, in seconds, of a message that cannot be dealt with because Postgres is away.
+ROUND_S = 5.0
 
 
 class SendingOn:
     """Each message in a task of its own, so that one that cannot go out yet holds up no other.
 
     `unsendable` holds those whose job waits for a message that can never be published: their jobs are to be
-    recorded as dead before they are rejected. `wake` is called when one is added.
+    recorded as dead before they are rejected. `kept` holds runs that could not be handed over: they are still
+    to be recorded. `wake` is called when one is added.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class SendingOn:
         self._wake = wake
         self._sending: set[asyncio.Task[None]] = set()
         self.unsendable: list[tuple[Arrival, Attempt, str]] = []
+        self.kept: list[Finished] = []
 
     def next(self, finished: Finished, attempt: Attempt) -> None:
         """The message of the attempt that waits now."""
@@ -62,6 +67,10 @@ class SendingOn:
     def postpone(self, arrival: Arrival, seconds: float) -> None:
         """The same for a message whose own time has not come."""
         self._spawn(self._postpone(arrival, seconds))
+
+    def hand_over(self, finished: Finished, header: str) -> None:
+        """A message whose run has ended, with its outcome; see workers/handing_over.py."""
+        self._spawn(self._hand_over(finished, header))
 
     async def close(self) -> None:
         """Give up what has not gone out: it is unacked."""
@@ -91,6 +100,23 @@ class SendingOn:
             return again(arrival, arrival.task.attempt, token, due_ms)
 
         await self._send(arrival, None, seconds / self._time_scale, build)
+
+    async def _hand_over(self, finished: Finished, header: str) -> None:
+        arrival = finished.arrival
+
+        def build(token: str, due_ms: int | None) -> Message:
+            return message_with_outcome(finished, header, token, due_ms)
+
+        try:
+            await self._returns.send(arrival, arrival.queue, ROUND_S / self._time_scale, build)
+        except TopologyError as error:
+            # Kept: recorded here when Postgres is back, or run again.
+            logger.warning("not handed over: %s", error, extra=arrival.log_fields("hand_over_failed"))
+            self.kept.append(finished)
+            self._wake()
+        else:
+            logger.info("handed over with its outcome", extra=arrival.log_fields("handed_over"))
+            self._reply(Reply("ack", arrival, "handed over"))
 
     async def _postpone(self, arrival: Arrival, seconds: float) -> None:
         def build(token: str, due_ms: int | None) -> Message:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from storage.claims import Connection
 
 logger = logging.getLogger(__name__)
-# In leases: longer than a message takes to be delivered again, and than a letter to be drained.
-SILENT_LEASES = 4
+# In leases, so ten minutes by default: a message is delivered again and a letter drained long before, and an
+# outcome that went on with its message (workers/handing_over.py) gets through the queue.
+SILENT_LEASES = 20
 
 
 def message_again(job: LostJob, topology: Topology) -> NewMessage | None:

@@ -1,0 +1,46 @@
+"""Jobs whose queue gives a consumer a few seconds only."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from topology.spec import Ladder, Topology, WorkQueue
+from workers.celery_app import Redrive
+from workers.task import RedriveTask
+
+CONSUMER_TIMEOUT_S = 8.0
+TOPOLOGY = Topology(
+    (
+        WorkQueue(
+            "work",
+            ladder=Ladder(tick_ms=100, steps=10),
+            prefetch=4,
+            consumer_timeout_s=CONSUMER_TIMEOUT_S,
+            time_limit_s=6,
+        ),
+    )
+)
+SETTINGS = {
+    "REDRIVE_TOPOLOGY": "tests.support.outage_jobs:TOPOLOGY",
+    "REDRIVE_WORKER_TIME_LIMIT_S": "6",
+    "REDRIVE_WORKER_SOFT_TIME_LIMIT_S": "5",
+}
+app = Redrive("outages")
+
+
+@app.task(bind=True, name="o.run", max_retries=3)
+def run(self: RedriveTask, path: str, end: str = "done", seconds: float = 1.0) -> Any:
+    """A line in a file for each run; no word to Postgres."""
+    with open(path, "a") as file:
+        file.write(f"{self.request.id} {self.attempt_number} {os.getpid()}\n")
+    time.sleep(seconds)
+    match end:
+        case "fail":
+            raise ZeroDivisionError("for ever")
+        case "retry":
+            raise self.retry(countdown=0.1, args=[], kwargs={"path": path, "seconds": 0, "end": "again"})
+        case "large":
+            return "x" * 100_000
+    return end
