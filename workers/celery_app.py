@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +11,6 @@ from celery.exceptions import Reject
 from storage.errors import DatabaseAwayError
 from topology.kombu_entities import task_queues
 from workers import autoretry, delays, logs, loop
-from workers.checks import BUILT_IN
-from workers.errors import UnsafeTaskError
 from workers.settings import Environment, from_environment
 from workers.transport import ANSWER_TIMEOUT_S
 
@@ -55,9 +52,6 @@ class Redrive(Celery):
         options["dont_autoretry_for"] = (*given, *NEVER_AUTORETRIED)
         task = super()._task_from_fun(fun, name=name, base=base, bind=bind, **options)
         autoretry.replace_autoretry(task, options)
-        # Without asking for the queue's default, which needs the finished app.
-        if inspect.getattr_static(task, "max_retries") is None and not task.name.startswith(BUILT_IN):
-            raise UnsafeTaskError(f"task {task.name}: max_retries is None: it would be retried for ever")
         return task
 
     def send_task(

@@ -11,18 +11,35 @@ from topology.spec import Ladder, WorkQueue
 from workers import child
 
 
-def routed_queue(task: Any) -> WorkQueue | None:
-    """Where a publish of the task goes, as far as that is one of the topology's queues."""
+def routed_to(task: Any) -> WorkQueue | None:
+    """The queue that a publish of the task goes to; None where a router needs the arguments to tell.
+
+    Raises:
+        QueueNotFound, UnknownQueueError: it goes to no queue of the topology; the message says where.
+    """
     environment = getattr(task.app, "environment", None)
     if environment is None:  # an app of Celery's own
         return None
     options = {"queue": task.queue} if getattr(task, "queue", None) else {}
     try:
         routed = task.app.amqp.router.route(options, task.name, task_type=task)
-        queue: WorkQueue = environment.topology.queue(routed["queue"].name)
+    except QueueNotFound:
+        raise
+    except Exception:  # noqa: BLE001 - a router of the user's, called without arguments
+        return None
+    exchange = getattr(task, "exchange", None) or routed.get("exchange")
+    if "queue" not in routed or exchange:
+        raise UnknownQueueError(f"it is sent to exchange {getattr(exchange, 'name', exchange)!r}")
+    queue: WorkQueue = environment.topology.queue(routed["queue"].name)
+    return queue
+
+
+def routed_queue(task: Any) -> WorkQueue | None:
+    """Where a publish of the task goes, as far as that is one of the topology's queues."""
+    try:
+        return routed_to(task)
     except (QueueNotFound, UnknownQueueError):
         return None
-    return queue
 
 
 def ladder_of(task: Any) -> Ladder:

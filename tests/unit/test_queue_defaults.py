@@ -13,10 +13,11 @@ from celery.concurrency.prefork import TaskPool
 from tests.support.pool_process import app_of_its_own, attempt
 from topology.spec import Ladder, WorkQueue
 from workers.celery_app import Redrive
-from workers.checks import refuse_unsafe_settings, unsafe_task
+from workers.checks import refuse_unsafe_settings
 from workers.errors import UnsafeTaskError
 from workers.outcomes import Dead, Outcome, Retry
 from workers.task import RedriveTask
+from workers.task_checks import unsafe_task
 
 STUBBORN = WorkQueue("stubborn", Ladder(attempts=9, jitter=0.0))
 HASTY = WorkQueue("hasty", Ladder(attempts=1), time_limit_s=60)

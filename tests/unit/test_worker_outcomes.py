@@ -17,9 +17,8 @@ from storage.errors import DatabaseAwayError
 from tests.support.pool_process import app_of_its_own, attempt_of
 from workers import child
 from workers.celery_app import Redrive
-from workers.checks import unsafe_task
-from workers.errors import UnsafeTaskError
 from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, describe
+from workers.task_checks import unsafe_task
 
 
 @pytest.fixture
@@ -209,17 +208,13 @@ def test_a_failure_is_text_that_postgres_takes() -> None:
     failure.traceback.encode()
 
 
-def test_a_task_without_a_bound_on_its_retries_is_refused(app: Redrive) -> None:
-    with pytest.raises(UnsafeTaskError, match="max_retries"):
-        app.task(nothing, shared=False, name="unit.endless", max_retries=None)
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [
         ({"acks_late": False}, "acks_late"),
         ({"acks_on_failure_or_timeout": True}, "acks_on_failure_or_timeout"),
-        ({"acks_on_failure": True}, "acks_on_failure_or_timeout"),
+        ({"acks_on_failure": True}, "acks_on_failure"),
+        ({"max_retries": None}, "max_retries"),
         ({"reject_on_worker_lost": False}, "reject_on_worker_lost"),
     ],
 )
