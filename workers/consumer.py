@@ -10,6 +10,7 @@ from typing import Any
 
 from amqp.exceptions import AccessRefused, NotAllowed
 from celery import bootsteps
+from celery.exceptions import WorkerShutdown
 from celery.worker import state
 from celery.worker.consumer import Consumer
 from celery.worker.consumer.tasks import Tasks
@@ -18,6 +19,7 @@ from topology import exits
 from topology.backoff import Backoff, Waiting
 from workers import parsing
 from workers.checks import refuse_unsafe_settings, refuse_unsafe_tasks
+from workers.comparing import refuse_unfit_queues
 from workers.errors import UnsafeTaskError
 from workers.guard import Guard
 from workers.ledger import Ledger
@@ -35,6 +37,8 @@ class Guarding(bootsteps.StartStopStep):
     requires = (Tasks,)
 
     def start(self, c: RedriveConsumer) -> None:
+        if c.ledger.session == 0:  # later, a lost connection is no time to give up
+            c.refuse(lambda: refuse_unfit_queues(c.app), WorkerShutdown(exits.FAILED))
         c.ledger.session += 1
         topology, processes = c.app.environment.topology, c.pool.num_processes
         c.task_consumer.paused = c.guard.paused
@@ -55,14 +59,27 @@ class RedriveConsumer(Consumer):
         parsing.install()
         self.closing = False
         super().__init__(*args, **kwargs)
-        try:
-            refuse_unsafe_settings(self.app, type(self.pool))
-            refuse_unsafe_tasks(self.app.tasks, self.controller.time_limit)
-        except UnsafeTaskError as error:
-            logger.critical("refused to start: %s", error)
-            raise SystemExit(exits.FAILED) from None
+        self.refuse(lambda: refuse_unsafe_settings(self.app, type(self.pool)), SystemExit(exits.FAILED))
+        self.refuse(self._refuse_tasks, SystemExit(exits.FAILED))
         self.ledger = Ledger(self.app.environment, self.hostname)
         self.guard = Guard(self, self.ledger)
+
+    @staticmethod
+    def refuse(check: Callable[[], None], end: BaseException) -> None:
+        """Raise `end` where the check finds something."""
+        try:
+            check()
+        except UnsafeTaskError as error:
+            logger.critical("refused to start: %s", error)
+            raise end from None
+
+    def _refuse_tasks(self) -> None:
+        refuse_unsafe_tasks(self.app.tasks, self.controller.time_limit)
+
+    def update_strategies(self) -> None:
+        """Celery's, at each connection. Tasks that were registered meanwhile are checked like the others."""
+        self.refuse(self._refuse_tasks, WorkerShutdown(exits.FAILED))
+        super().update_strategies()
 
     def start(self) -> None:
         self.ledger.start()

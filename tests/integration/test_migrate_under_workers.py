@@ -1,4 +1,4 @@
-"""Our API, relay and worker go on while their queue is migrated: each job has its effect once."""
+"""Our API, relay and a former release's worker go on while their queue is migrated: each job has one effect."""
 
 from __future__ import annotations
 
@@ -8,29 +8,15 @@ from collections import Counter
 import pytest
 
 from dev.thirdparty.client import ThirdPartyClient
+from tests.support.former_catalogue import TOPOLOGY as FORMER
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 from topology.address import AmqpAddress
-from topology.catalogue import TOPOLOGY
 from topology.declare import apply
-from topology.entities import Entities, compile_topology
+from topology.entities import compile_topology
 from topology.names import dlq
 
 FAILING = range(0, 400, 10)  # their first call is answered 503: they come back by the ladder
-
-
-def as_it_was(time_scale: float) -> Entities:
-    entities = compile_topology(TOPOLOGY, time_scale)
-    queue = next(each for each in entities.queues if each.name == "payments")
-    queue.arguments.clear()
-    queue.arguments.update(
-        {
-            "x-queue-type": "classic",
-            "x-dead-letter-exchange": "payments.dlx",
-            "x-dead-letter-routing-key": "payments",
-        }
-    )
-    return entities
 
 
 class Submitter(threading.Thread):
@@ -59,11 +45,11 @@ def test_jobs_submitted_and_worked_throughout_have_one_effect_each(
     stack: Stack, third_party: ThirdPartyClient
 ) -> None:
     scale = float(stack.settings["REDRIVE_TIME_SCALE"])
-    apply(AmqpAddress.parse(stack.vhost.amqp_url), as_it_was(scale))
+    apply(AmqpAddress.parse(stack.vhost.amqp_url), compile_topology(FORMER, scale))
     for number in FAILING:
         third_party.fail("/payments", {"status": 503}, match={"payment_id": f"p-{number}"})
     stack.start_api()
-    worker = stack.start_worker()
+    worker = stack.start_worker(REDRIVE_TOPOLOGY="tests.support.former_catalogue:TOPOLOGY")
     submitter = Submitter(stack)
     submitter.start()
     eventually(lambda: len(submitter.jobs) > 20, 30, "jobs are submitted")

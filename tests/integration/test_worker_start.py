@@ -90,6 +90,44 @@ def test_a_missing_queue_ends_it_with_what_to_do(work: Work) -> None:
     assert "queue 'work' is not on the broker; run: topology apply" in worker.log
 
 
+def test_a_queue_without_its_dead_letter_exchange_ends_it_with_what_to_do(work: Work) -> None:
+    with work.vhost.channel() as channel:
+        channel.queue_delete("work")
+        channel.queue_declare("work", durable=True)  # as plain Celery makes it
+    worker = work.start(ready=False)
+    assert worker.wait(30) == 1
+    assert "refused to start: queue 'work' is another one" in worker.log
+    assert "x-dead-letter-exchange: none -> work.dlx" in worker.log
+    assert "run: topology plan" in worker.log
+    assert "Traceback" not in worker.log
+
+
+LATE = """
+from celery.signals import worker_ready
+from workers.celery_app import Redrive
+app = Redrive("late")
+
+@worker_ready.connect
+def later(**_):
+    @app.task(name="a.late", acks_late=False)
+    def late():
+        pass
+"""
+
+
+def test_a_task_that_is_registered_late_is_checked_before_it_can_run(
+    work: Work, tmp_path: Path, proxy: Callable[..., TcpProxy]
+) -> None:
+    (tmp_path / "late_app.py").write_text(LATE)
+    through = proxy(work.vhost.amqp_url)
+    worker = work.start(app="late_app", REDRIVE_AMQP_URL=through.url)
+    work.submit("a.late")
+    assert work.until_letters(1), "unknown until the next connection"
+    through.cut()
+    assert worker.wait(60) == 1
+    assert "task a.late: acks_late is off" in worker.log
+
+
 PYTHON = (sys.executable, "-c")
 UNSAFE = """
 from workers.celery_app import Redrive
