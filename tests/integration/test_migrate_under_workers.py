@@ -1,4 +1,4 @@
-"""Our API, relay and a former release's worker go on while their queue is migrated: each job has one effect."""
+"""Our API, relay and a former release's worker go on while their queue is migrated: jobs have one effect."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "dlq": "dlq_consumer.cli",
     "storage": "storage.cli",
     "topology": "topology.cli",
+    "workers": "workers.cli",
 }
 documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
 
