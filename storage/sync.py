@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import asyncpg
@@ -47,9 +48,9 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise RuntimeError("called from the loop itself: it would wait for itself; use the async form")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        future = asyncio.run_coroutine_threadsafe(_contained(coroutine), self.loop)
         try:
-            return future.result()
+            result = future.result()
         except BaseException:
             if not future.done():
                 ended = threading.Event()
@@ -57,6 +58,22 @@ class LoopThread:
                 self.loop.call_soon_threadsafe(future.cancel)
                 ended.wait(CANCEL_TIMEOUT_S)
             raise
+        if isinstance(result, _Left):
+            raise result.error
+        return result
+
+
+@dataclass(frozen=True)
+class _Left:
+    error: BaseException
+
+
+async def _contained(coroutine: Coroutine[Any, Any, T]) -> T | _Left:
+    """asyncio lets these two end the loop, and with it all that comes after; they are the caller's."""
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        return _Left(error)
 
 
 class Database:

@@ -6,6 +6,7 @@ main process would fail to build again, loses nothing.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -14,16 +15,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from billiard.common import terminate_handler_fired
 from billiard.einfo import ExceptionInfo
 from celery import current_app, states
 from celery.app.task import Context
-from celery.app.trace import IGNORED, REJECTED
+from celery.app.trace import IGNORED
+from celery.backends.base import Backend
 from celery.exceptions import MaxRetriesExceededError, Reject, SoftTimeLimitExceeded
 from kombu.exceptions import EncodeError
 from kombu.utils.json import dumps
 
 from storage.errors import DatabaseAwayError
-from workers import delays, effects, loop
+from workers import delays, effects, loop, tracing
 from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, checked_delay_s, describe
 
 EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
@@ -62,11 +65,14 @@ class Attempt:
 
     ticket: Ticket
     embed: Mapping[str, Any]
+    task: Any = None
+    retries: int = 0
     result: bytes | None = None
     retry: Retry | None = None
     exhausted: bool = False
     capturing: bool = False
     request: Context | None = None
+    end: Outcome | None = None  # once it is known not to be success
 
 
 # A context variable, so that it reaches the event loop's thread with an `async def` task.
@@ -82,13 +88,19 @@ def encode_result(value: object) -> bytes:
     """The result as JSON.
 
     Raises:
-        EncodeError: it is not serialisable, or holds NaN or an infinity.
+        EncodeError: it is not serialisable, holds NaN or an infinity, or has more than
+            `REDRIVE_WORKER_RESULT_BYTES`.
     """
     try:
-        encoded: str = dumps(value, allow_nan=False)
+        encoded: bytes = dumps(value, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise EncodeError(f"the result cannot be stored as JSON: {error}") from error
-    return encoded.encode()
+    most = current_app.environment.worker.result_bytes
+    if len(encoded) > most:
+        raise EncodeError(
+            f"the result has {len(encoded)} bytes as JSON, over the {most} of REDRIVE_WORKER_RESULT_BYTES"
+        )
+    return encoded
 
 
 def run(name: str, task_id: str, request: dict[str, Any], body: tuple[Any, Any, Any]) -> Report:
@@ -97,69 +109,87 @@ def run(name: str, task_id: str, request: dict[str, Any], body: tuple[Any, Any, 
     # Only what the protocol knows: other keys would overwrite fields of the request.
     embed = {key: embed[key] for key in EMBEDDED if key in (embed or {})}
     request |= {"args": args, "kwargs": kwargs, "is_eager": False, **embed}
-    attempt = Attempt(request["redrive"], embed)
-    token = _current.set(attempt)
     task = current_app.tasks[name]
+    attempt = Attempt(request["redrive"], embed, task, request.get("retries") or 0)
+    token = _current.set(attempt)
     try:
         if attempt.ticket.suspect:
             effects.record_begin(loop.database(), attempt.ticket)
-        value, info, runtime, shown = task.__trace__(task_id, args, kwargs, request)
-        return _report(task, attempt, request, value, info, runtime, shown)
-    except DatabaseAwayError:
-        return Report(Returned(OUTAGE_S))
+        value, info, runtime, shown = _tracer(name)(task_id, args, kwargs, request)
+        return _report(attempt, request, value, info, runtime, shown)
+    except BaseException as error:
+        if terminate_handler_fired():  # this process is being ended from outside
+            raise
+        # A task that leaves (SystemExit and the like), or what its hooks raised. The process stays.
+        return Report(attempt.end or _judged(states.FAILURE, error))
     finally:
         _current.reset(token)
 
 
+@functools.cache  # in each pool process anew
+def _tracer(name: str) -> Any:
+    return tracing.tracer(current_app.tasks[name], _judged)
+
+
 def _report(
-    task: Any, attempt: Attempt, request: dict[str, Any], value: Any, info: Any, runtime: float, shown: str
+    attempt: Attempt, request: dict[str, Any], value: Any, info: Any, runtime: float, shown: str
 ) -> Report:
-    if attempt.retry is not None and (info is None or info.state in (states.RETRY, states.FAILURE)):
+    if info is not None and attempt.end is not None:
+        return Report(attempt.end)
+    if attempt.retry is not None:  # planned without raising
         return Report(attempt.retry)
-    if info is None:
-        if isinstance(value, ExceptionInfo):  # the tracer itself failed
-            return Report(Dead("exception", describe(_exception(value), value.traceback)))
-        return _succeeded(task, attempt, request, value, runtime, shown)
-    error, trace = info.retval, getattr(value, "traceback", None)
+    if isinstance(value, ExceptionInfo):  # the tracer itself failed
+        return Report(Dead("exception", describe(_exception(value), value.traceback)))
+    return _succeeded(attempt, request, value, runtime, shown)
+
+
+def _judged(state: str, error: BaseException) -> Outcome:
+    """What an attempt is worth that ended so. Its first such end counts: later ones are those of hooks."""
+    attempt = _current.get()
+    assert attempt is not None
+    if attempt.end is None:
+        attempt.end = _judge(attempt, state, error)
+    return attempt.end
+
+
+def _judge(attempt: Attempt, state: str, error: BaseException) -> Outcome:
     if isinstance(error, DatabaseAwayError):  # an outage is not a failure
-        return Report(Returned(OUTAGE_S))
-    if info.state == IGNORED:
-        return Report(Succeeded(b"null"))
-    if info.state == states.RETRY:  # raised by hand, not by Task.retry
-        return Report(_raised_by_hand(task, request, error, trace))
-    if info.state == REJECTED:
-        return _rejected(task, attempt, request, error, trace)
+        return Returned(OUTAGE_S)
+    if isinstance(error, Reject):
+        if error.requeue and attempt.ticket.attempt < NOT_NOW_ATTEMPTS:
+            return Retry(NOT_NOW_S, failure=describe(error), counted=False)
+        return Dead("rejected", describe(error))
+    if state == IGNORED:
+        return Succeeded(b"null")
+    if attempt.retry is not None:
+        return attempt.retry
+    if attempt.result is not None and not attempt.embed.get("chord") and _while_told_of_success(error):
+        return Succeeded(attempt.result)
+    if state == states.RETRY:  # raised by hand, not by Task.retry
+        return _raised_by_hand(attempt, error)
     if isinstance(error, MemoryError):
-        return Report(Crashed("memory", describe(error, trace)))
+        return Crashed("memory", describe(error))
     if isinstance(error, SoftTimeLimitExceeded):
-        return Report(Dead("soft_timeout", describe(error, trace)))
+        return Dead("soft_timeout", describe(error))
     exhausted = attempt.exhausted or isinstance(error, MaxRetriesExceededError)
-    return Report(Dead("exhausted" if exhausted else "exception", describe(error, trace)))
+    return Dead("exhausted" if exhausted else "exception", describe(error))
 
 
-def _succeeded(
-    task: Any, attempt: Attempt, request: dict[str, Any], value: Any, runtime: float, shown: str
-) -> Report:
+def _while_told_of_success(error: BaseException) -> bool:
+    """Whether the result backend raised, called by the tracer once callbacks and chain were sent."""
+    told = error.__traceback__ and error.__traceback__.tb_next
+    return told is not None and isinstance(told.tb_frame.f_locals.get("self"), Backend)
+
+
+def _succeeded(attempt: Attempt, request: dict[str, Any], value: Any, runtime: float, shown: str) -> Report:
     if attempt.result is None:  # a __call__ that bypasses RedriveTask's
         ignored = request.get("ignore_result")
         try:
-            discard = task.ignore_result if ignored is None else ignored
+            discard = attempt.task.ignore_result if ignored is None else ignored
             attempt.result = b"null" if discard else encode_result(value)
         except EncodeError as error:
             return Report(Dead("exception", describe(error)))
     return Report(Succeeded(attempt.result), shown or "", runtime or 0.0)
-
-
-def _rejected(
-    task: Any, attempt: Attempt, request: dict[str, Any], error: Reject, trace: str | None
-) -> Report:
-    failure = describe(error, trace)
-    if error.requeue and attempt.ticket.attempt < NOT_NOW_ATTEMPTS:
-        return Report(Retry(NOT_NOW_S, failure=failure, counted=False))
-    # Celery marks a rejection in the main process, where a slow result backend would stop everything.
-    context = Context(request, called_directly=False)
-    task.backend.mark_as_failure(context.id, error, request=context, store_result=not task.ignore_result)
-    return Report(Dead("rejected", failure))
 
 
 def _exception(info: Any) -> BaseException:
@@ -168,13 +198,13 @@ def _exception(info: Any) -> BaseException:
     return found if isinstance(found, BaseException) else RuntimeError(repr(found))
 
 
-def _raised_by_hand(task: Any, request: dict[str, Any], error: Any, trace: str | None) -> Outcome:
-    if (request.get("retries") or 0) >= task.max_retries:  # Task.retry looks at it, a bare Retry does not
-        return Dead("exhausted", describe(error, trace))
+def _raised_by_hand(attempt: Attempt, error: Any) -> Outcome:
+    if attempt.retries >= attempt.task.max_retries:  # Task.retry looks at it, a bare Retry does not
+        return Dead("exhausted", describe(error))
     try:
-        return Retry(_seconds(task.app, error.when), failure=describe(error, trace))
+        return Retry(_seconds(attempt.task.app, error.when), failure=describe(error))
     except (ValueError, OverflowError) as wrong:
-        return Dead("exception", describe(wrong, trace))
+        return Dead("exception", describe(wrong))
 
 
 def _seconds(app: Any, when: object) -> float:

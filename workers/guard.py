@@ -137,6 +137,7 @@ class Guard:
             self._dispatch(arrival)
 
     def _dispatch(self, arrival: Arrival) -> None:
+        request = None
         try:
             request = self._request(arrival)
             self._running[arrival.token] = request
@@ -156,7 +157,11 @@ class Guard:
             raise
         except Exception as error:
             logger.exception("cannot be run", extra=arrival.log_fields("dispatch_failed"))
-            self.finish(arrival, Dead("malformed", describe(error)))
+            end = Dead("malformed", describe(error))
+            if request is None:
+                self.finish(arrival, end)
+            else:
+                request.finish(end)  # unless it has ended already
 
     def _request(self, arrival: Arrival) -> RedriveRequest:
         message, task, app = arrival.message, arrival.task, self._consumer.app

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from billiard.common import terminate_handler_fired
+
 from storage.text import safe_text
 
 MESSAGE_CHARACTERS = 2_000
@@ -100,19 +102,23 @@ def qualified_name(kind: type[BaseException]) -> str:
 
 
 def describe(error: BaseException, text: str | None = None) -> Failure:
-    """An exception as a `Failure`. Never raises, whatever its `__str__` does.
+    """An exception as a `Failure`. Raises nothing of it, whatever its `__str__` does.
 
     Args:
         text: the traceback, when it was formatted elsewhere.
     """
     try:
         message = str(error)
-    except Exception as second:  # noqa: BLE001 - a broken __str__ must not lose the failure itself
+    except BaseException as second:  # a broken __str__ must not lose the failure itself
+        if terminate_handler_fired():
+            raise
         message = f"<its text cannot be had: {type(second).__name__}>"
     if text is None:
         try:
             text = "".join(traceback.format_exception(error))
-        except Exception:  # noqa: BLE001
+        except BaseException:
+            if terminate_handler_fired():
+                raise
             text = ""
     return Failure(
         safe_text(qualified_name(type(error)), 200),

@@ -7,7 +7,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
-from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
+from billiard.exceptions import SoftTimeLimitExceeded, Terminated, TimeLimitExceeded, WorkerLostError
+from billiard.pool import MaybeEncodingError
 from celery import signals
 from celery.exceptions import Ignore, Reject, TaskRevokedError
 from celery.worker import state
@@ -72,7 +73,11 @@ class RedriveRequest(Request):
         return result
 
     def on_accepted(self, pid: int, time_accepted: float) -> None:
-        super().on_accepted(pid, time_accepted)
+        try:
+            super().on_accepted(pid, time_accepted)
+        except Exception:
+            # An event that cannot be sent, a lost connection: raising would have the process skip this job.
+            logger.exception("not told of a start", extra=self.arrival.log_fields("telling_failed"))
         self._guard.started(self.arrival)
 
     def on_success(self, report: Any, **kwargs: Any) -> None:
@@ -115,9 +120,13 @@ class RedriveRequest(Request):
         match error:
             case TimeLimitExceeded():
                 return Crashed("hard_timeout", failure)
+            case SoftTimeLimitExceeded():  # it hit our own code around the task
+                return Dead("soft_timeout", failure)
             case MemoryError():
                 return Crashed("memory", failure)
-            case WorkerLostError() | SystemExit() | KeyboardInterrupt():
+            case MaybeEncodingError() if "MemoryError" in str(error.exc):  # while the report was pickled
+                return Crashed("memory", failure)
+            case WorkerLostError():
                 # In a cold shutdown it is we who kill the processes.
                 stopping = state.should_terminate is not None and state.should_terminate is not False
                 return Returned() if stopping else Crashed("worker_lost", failure)
@@ -153,7 +162,12 @@ class RedriveRequest(Request):
 
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         self.finish(Dead("expired" if expired else "revoked", Failure("", reason)))
-        super()._announce_revoked(reason, terminated, signum, expired)
+        try:
+            super()._announce_revoked(reason, terminated, signum, expired)
+        except Exception:  # a result backend that is away
+            logger.exception("not told of a revoke", extra=self.arrival.log_fields("telling_failed"))
+        finally:
+            self._already_revoked = True
 
     def acknowledge(self) -> None:
         """Celery settles here; ours is settled once the ledger has committed."""

@@ -32,6 +32,9 @@ class WorkerSettings(BaseSettings):
         default=840, gt=0, le=604_800, description="default soft limit of a task"
     )
     time_limit_s: float = Field(default=900, gt=0, le=604_800, description="default hard limit of a task")
+    result_bytes: int = Field(
+        default=1_048_576, ge=1024, le=64 * 1024 * 1024, description="most of a result as JSON"
+    )
     patience_s: float = Field(
         default=5,
         gt=0,
