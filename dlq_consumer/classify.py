@@ -11,7 +11,7 @@ from storage.intake import JobFacts, NewLetter
 from storage.text import fits, safe_text
 from topology.channel import Delivery
 from topology.deaths import target_of
-from topology.delivery import Refusal
+from topology.delivery import Refusal, TaskMessage
 from topology.names import UNROUTED_DLQ
 from topology.spec import Topology
 
@@ -35,7 +35,8 @@ def classify(reading: Reading, job: JobFacts | None, *, topology: Topology, now:
     queue = target or (reading.history[0].queue if reading.history else reading.dlq)
     if not _is_of_this_death(reading, job):
         job = None
-    reason, detail = _reason(reading, job, ours=queue in {known.name for known in topology.queues})
+    ours = queue in {known.name for known in topology.queues}
+    reason, detail = _reason(reading, job, ours=ours)
     exception_type = _name(job.exception_type) if job else None
     task = _name(reading.task)
     return NewLetter(
@@ -67,6 +68,7 @@ def classify(reading: Reading, job: JobFacts | None, *, topology: Topology, now:
             exception_type=exception_type,
             frame=top_frame(job.traceback) if job and job.traceback else None,
         ),
+        canvas=ours and _in_canvas(reading.checked),
     )
 
 
@@ -103,6 +105,13 @@ def _reason(reading: Reading, job: JobFacts | None, *, ours: bool) -> tuple[str,
         # The guard rejects without a word; the same check of the same bytes tells what it found.
         return reading.checked.reason, reading.checked.detail
     return "rejected", None
+
+
+def _in_canvas(checked: TaskMessage | Refusal | None) -> bool:
+    """Whether other jobs may wait for this one; of a message that was refused a worker finds out."""
+    if isinstance(checked, TaskMessage):
+        return any(checked.embed.get(name) for name in ("errbacks", "chain", "chord"))
+    return checked is not None and bool(checked.id)
 
 
 def _is_of_this_death(reading: Reading, job: JobFacts | None) -> bool:

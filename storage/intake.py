@@ -47,6 +47,7 @@ SELECT $1, t.*, octet_length(t.body)
 FROM unnest($2::bigint[], $3::text[], $4::boolean[], $5::bigint[], {_ARRAYS})
     AS t (id, fingerprint, possible_duplicate, duplicate_of, {", ".join(_COLUMNS)})
 """  # noqa: S608 - column names from above
+_CANVAS = "INSERT INTO redrive.canvas_letters (letter_id) SELECT unnest($1::bigint[])"
 _LOCK_JOBS = "SELECT id FROM redrive.jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE"
 _LINK = """
 UPDATE redrive.jobs j SET letter_id = l.id
@@ -125,9 +126,10 @@ class NewLetter:
     replay_token: str | None
     dead_at: datetime | None
     group: Group
+    canvas: bool = False  # jobs may wait for it: a chord, the rest of a chain, errbacks
 
 
-assert list(_COLUMNS) == [field.name for field in fields(NewLetter)][:-1]
+assert list(_COLUMNS) == [field.name for field in fields(NewLetter)][:-2]
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,8 @@ class Batch:
         news = {id_: letter for letter, id_ in zip(kept, ids, strict=True) if id_ not in originals}
         sightings = await self._count(list(news.values()), policy)
         await self._insert(dict(zip(ids, kept, strict=True)), originals, earlier)
+        if in_canvas := [id_ for id_, letter in news.items() if letter.canvas]:
+            await self._connection.execute(_CANVAS, in_canvas)
         raised = await self._alert(news, sightings, policy)
         await self._settle_replays(kept, ids)
         new = tuple(sighting.fingerprint for sighting in sightings if sighting.is_new)

@@ -51,6 +51,7 @@ class TaskMessage:
     timelimit: tuple[float | None, float | None] = (None, None)  # hard, soft; seconds
     root_id: str | None = None
     parent_id: str | None = None
+    group: str | None = None
     attempt: Attempt = field(default_factory=Attempt)
     due_ms: int | None = None
 
@@ -199,6 +200,7 @@ def _message(
         timelimit=_limits(fields.get("timelimit")),
         root_id=fields.get("root_id"),
         parent_id=fields.get("parent_id"),
+        group=fields.get("group"),
         attempt=_attempt(headers),
         due_ms=_count(headers, DUE, MAX_DUE_MS) if headers.get(DUE) is not None else None,
     )

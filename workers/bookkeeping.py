@@ -13,6 +13,7 @@ from storage.errors import DatabaseAwayError
 from topology.headers import Attempt
 from topology.spec import Topology
 from workers.arrival import Arrival
+from workers.canvas.following import Following
 from workers.claiming import Ack, Around, Decision, Reject, Run, SendOn, Terms, decide
 from workers.completing import Finished, completion
 from workers.entries import Held, Item, Postponed, Reply, Started
@@ -49,6 +50,7 @@ class Books:
         self._terms = terms
         self._reply = reply
         self._sending = SendingOn(topology, time_scale, returns, reply, wake)
+        self._canvas = Following(topology, returns, self._sending, reply, wake)
         self._waiting: list[Arrival] = []
         self._finished: list[Finished] = []
         self._held: dict[UUID, Held] = {}
@@ -58,7 +60,13 @@ class Books:
 
     @property
     def backlog(self) -> bool:
-        return bool(self._waiting or self._finished or self._sending.unsendable or self._sending.kept)
+        return bool(
+            self._waiting
+            or self._finished
+            or self._sending.unsendable
+            or self._sending.kept
+            or self._canvas.waits
+        )
 
     @property
     def holds(self) -> bool:
@@ -98,7 +106,8 @@ class Books:
             )
             del unsendable[: len(lost)]
             for arrival, _, _ in lost:
-                self._reply(Reply("reject", arrival, "not publishable"))
+                self._canvas.died(arrival, "not publishable")
+        await self._canvas.turn(connection)
         if self._waiting:
             batch_of: dict[str, Arrival] = {}
             for arrival in self._waiting:
@@ -109,8 +118,9 @@ class Books:
             self._waiting = [arrival for arrival in self._waiting if arrival not in chosen] + again
 
     async def renew(self, connection: Connection) -> None:
-        """Renew all leases in one statement."""
+        """Renew all leases in one statement, and look for a canvas that nobody saw to."""
         await self._renew(connection, list(self._held.values()))
+        await self._canvas.sweep(connection)
 
     async def record_starts(self, connection: Connection) -> None:
         """Put on record which runs have begun, but for those that are over before it is worth it.
@@ -175,6 +185,7 @@ class Books:
         self._finished = kept
 
     async def close(self) -> None:
+        await self._canvas.close()
         await self._sending.close()
 
     def _take_kept(self) -> None:
@@ -201,7 +212,7 @@ class Books:
                 case Ack():
                     self._reply(Reply("ack", arrival, "duplicate"))
                 case Reject(reason):
-                    self._reply(Reply("reject", arrival, reason))
+                    self._canvas.died(arrival, reason)
                 case Around(seconds):
                     self._sending.around(arrival, seconds)
                 case SendOn(attempt, waiting):
@@ -259,8 +270,9 @@ class Books:
                 arrival.token, arrival.attempt = uuid4(), arrival.task.attempt
                 self._waiting.append(arrival)
         elif fate.state == "DEAD":
-            self._reply(Reply("reject", arrival, getattr(finished.outcome, "reason", "dead")))
+            self._canvas.died(arrival, getattr(finished.outcome, "reason", "dead"))
         elif fate.state in ("SUCCEEDED", "CANCELLED"):
+            self._canvas.ended(arrival)
             self._reply(Reply("ack", arrival, "done"))
         else:
             self._sending.next(finished, Attempt(fate.generation, fate.attempt))

@@ -6,11 +6,14 @@ from functools import cached_property
 from typing import Any
 
 from celery import Celery
+from celery.app import backends
 from celery.exceptions import Reject
 
 from storage.errors import DatabaseAwayError
 from topology.kombu_entities import task_queues
 from workers import autoretry, delays, logs, loop
+from workers.canvas import tasks as canvas_tasks
+from workers.results.chorded import chorded
 from workers.settings import Environment, from_environment
 from workers.transport import ANSWER_TIMEOUT_S
 
@@ -38,10 +41,16 @@ class Redrive(Celery):
             self.__dict__["environment"] = environment
         logs.install()
         self.add_defaults(lambda: defaults(self.environment, main))
+        canvas_tasks.register(self)
 
     @cached_property
     def environment(self) -> Environment:
         return from_environment()
+
+    def _get_backend(self) -> Any:
+        """Celery's, with chords that are derived from the jobs' rows."""
+        kind, url = backends.by_url(self.backend_cls or self.conf.result_backend, self.loader)
+        return chorded(kind)(app=self, url=url)
 
     def _task_from_fun(
         self, fun: Any, name: str | None = None, base: Any = None, bind: bool = False, **options: Any
@@ -105,6 +114,7 @@ def defaults(environment: Environment, main: str | None = None) -> dict[str, Any
         "accept_content": ["json"],
         "task_serializer": "json",
         "result_serializer": "json",
+        "result_backend": "workers.results.backend.RedriveBackend",
         "task_queues": task_queues(topology, broker.time_scale),
         "task_default_queue": topology.queues[0].name,
         "task_create_missing_queues": False,

@@ -26,7 +26,9 @@ from kombu.exceptions import EncodeError
 from kombu.utils.json import dumps
 
 from storage.errors import DatabaseAwayError
+from storage.results import record_children
 from workers import delays, effects, loop, tracing
+from workers.canvas.signatures import links_with_ids
 from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, checked_delay_s, describe
 
 EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
@@ -108,6 +110,7 @@ def run(name: str, task_id: str, request: dict[str, Any], body: tuple[Any, Any, 
     args, kwargs, embed = body
     # Only what the protocol knows: other keys would overwrite fields of the request.
     embed = {key: embed[key] for key in EMBEDDED if key in (embed or {})}
+    embed = links_with_ids(embed, task_id)
     request |= {"args": args, "kwargs": kwargs, "is_eager": False, **embed}
     task = current_app.tasks[name]
     attempt = Attempt(request["redrive"], embed, task, request.get("retries") or 0)
@@ -116,6 +119,9 @@ def run(name: str, task_id: str, request: dict[str, Any], body: tuple[Any, Any, 
         if attempt.ticket.suspect:
             effects.record_begin(loop.database(), attempt.ticket)
         value, info, runtime, shown = _tracer(name)(task_id, args, kwargs, request)
+        if info is None and attempt.request is not None and attempt.request.children:
+            children = dumps([child.as_tuple() for child in attempt.request.children]).encode()
+            loop.ask(task.app, lambda connection: record_children(connection, task_id, children))
         return _report(attempt, request, value, info, runtime, shown)
     except BaseException as error:
         if terminate_handler_fired():  # this process is being ended from outside

@@ -22,15 +22,33 @@ def _thread(pid: int) -> LoopThread:
 
 
 @functools.cache
-def _database(pid: int) -> Database:
-    settings = current_app._get_current_object().environment.storage
+def _database(pid: int, app: Any) -> Database:
+    settings = app.environment.storage
     small = settings.model_copy(update={"database_pool_min": 0, "database_pool_max": POOL_MAX})
     return Database(small, _thread(pid), f"redrive-task {pid}")
 
 
-def database() -> Database:
-    """This process's pool."""
-    return _database(os.getpid())
+def database(app: Any = None) -> Database:
+    """This process's pool for `app`, or for the current one."""
+    return _database(os.getpid(), app or current_app._get_current_object())
+
+
+def ask(app: Any, statement: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    """What `statement` answers, given a connection of the pool.
+
+    Raises:
+        storage.errors.DatabaseAwayError
+    """
+    pool = database(app)
+
+    async def asked() -> T:
+        connection = await pool.acquire()
+        try:
+            return await statement(connection)
+        finally:
+            await pool.release(connection)
+
+    return pool.run(asked())
 
 
 @functools.cache  # Celery registers one function several times

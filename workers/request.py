@@ -148,7 +148,7 @@ class RedriveRequest(Request):
         error = WorkerLostError(f"dead-lettered: {reason}")
         try:
             self.task.backend.mark_as_failure(
-                self.id, error, request=self._context, store_result=self.store_errors
+                self.id, error, request=self._context, store_result=self.store_errors, call_errbacks=False
             )
             info = _info(error)
             signals.task_failure.send(

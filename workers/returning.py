@@ -45,6 +45,14 @@ class Returns:
         self._time_scale = time_scale
         self.current = current
 
+    async def tell(self, queue: str, message: Message, token: str) -> None:
+        """Publish once, to a work queue.
+
+        Raises:
+            TopologyError: it may not have arrived.
+        """
+        await self._publisher.publish("", queue, message, token)
+
     async def send(self, arrival: Arrival, queue: WorkQueue, delay_s: float, build: Build) -> None:
         """Publish so that the message is in `queue` after `delay_s` nominal seconds; try until confirmed.
 

@@ -72,6 +72,10 @@ class SendingOn:
         """A message whose run has ended, with its outcome; see workers/handing_over.py."""
         self._spawn(self._hand_over(finished, header))
 
+    def tell_and_reject(self, arrival: Arrival, reason: str, build: Build) -> None:
+        """A job has died: publish what tells of it, then reject its message."""
+        self._spawn(self._tell_and_reject(arrival, reason, build))
+
     async def close(self) -> None:
         """Give up what has not gone out: it is unacked."""
         for task in self._sending:
@@ -130,6 +134,17 @@ class SendingOn:
             )
 
         await self._send(arrival, None, seconds / self._time_scale, build)
+
+    async def _tell_and_reject(self, arrival: Arrival, reason: str, build: Build) -> None:
+        try:
+            await self._returns.send(arrival, arrival.queue, 0.0, build)
+        except StaleArrivalError:
+            self._reply(Reply("drop", arrival))
+            return
+        except (TopologyError, ValueError) as error:
+            # Its letter tells once more, to whichever worker looks at it.
+            logger.error("its death cannot be told: %s", error, extra=arrival.log_fields("not_told"))
+        self._reply(Reply("reject", arrival, reason))
 
     async def _send(
         self,

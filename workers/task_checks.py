@@ -12,8 +12,8 @@ from topology.spec import WorkQueue
 from workers.home_queue import routed_to
 from workers.task import RedriveTask
 
-# Celery's own tasks: they wait for chords and the like, and lose nothing of ours.
-BUILT_IN = "celery."
+# Celery's own tasks, and ours, which see to a canvas.
+BUILT_IN = ("celery.", "redrive.")
 # What the check of a delivery accepts; anything else would be dead-lettered as undecodable.
 SERIALIZER = "json"
 COMPRESSIONS = frozenset({"gzip", "zlib", "application/x-gzip", "bzip2", "bzip", "application/x-bz2"})

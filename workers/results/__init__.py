@@ -1,0 +1,1 @@
+"""Celery's results, read from the jobs' rows."""

@@ -1,0 +1,65 @@
+"""The exception of an ended job, built again from what is on record, as Celery does it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery.exceptions import ChordError, TaskError, TaskRevokedError
+
+from storage.results import Blocked, Ended
+
+_BY_REASON: dict[str, type[Exception]] = {
+    "hard_timeout": TimeLimitExceeded,
+    "worker_lost": WorkerLostError,
+    "memory": WorkerLostError,
+    "delivery_limit": WorkerLostError,
+    "revoked": TaskRevokedError,
+    "expired": TaskRevokedError,
+}
+
+
+def rebuilt(backend: Any, ended: Ended) -> BaseException:
+    """By type and message where there was an exception, else by the reason. Never raises.
+
+    Args:
+        backend: a Celery backend: its rules say which classes may be built.
+    """
+    if ended.exception_type:
+        module, name = _split(ended.exception_type)
+        stored = {"exc_type": name, "exc_module": module, "exc_message": [ended.message or ""]}
+        try:
+            error = backend.exception_to_python(stored)
+        except Exception:  # noqa: BLE001 - a class that must not be built
+            error = None
+        if isinstance(error, BaseException):
+            return error
+        unbuilt: BaseException = TaskError(f"{ended.exception_type}: {ended.message}")
+        return unbuilt
+    kind: type[BaseException] = _BY_REASON.get(ended.reason or "", TaskError)
+    return kind(ended.error or ended.reason or "it was dead-lettered")
+
+
+def blocked(backend: Any, found: Blocked) -> BaseException:
+    """That of the job in the way; for a chord's body, an error that names it."""
+    error = rebuilt(backend, found.ended)
+    return chord_error(found.cause, error) if found.chord else error
+
+
+def chord_error(member: str, error: BaseException) -> ChordError:
+    """As Celery words it."""
+    wrapped = ChordError(f"Dependency {member} raised {error!r}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _split(qualified: str) -> tuple[str, str]:
+    """Module and class: the longest module that is loaded; a bare name is a built-in's."""
+    parts = qualified.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        if (module := ".".join(parts[:end])) in sys.modules:
+            return module, ".".join(parts[end:])
+    if len(parts) == 1:
+        return "builtins", qualified
+    return ".".join(parts[:-1]), parts[-1]
