@@ -1,6 +1,7 @@
 """Chords, the results that a dead job blocks, and the dead letters whose canvas is still to be told.
 
-All calls take the caller's connection and raise `DatabaseAwayError` when nothing is decided.
+All calls take the caller's connection and raise `DatabaseAwayError` when nothing is decided. On the schema of
+the release before there is none of this: nothing is found, and nothing is put on record.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from storage.errors import translate
 from storage.pool import AnyConnection
+from storage.schema import off_without_table
 
 TIMEOUT_S = 10.0
 
@@ -127,12 +129,14 @@ async def extend(connection: AnyConnection, group_id: str, member: str, shape: b
     return bool(tag == "UPDATE 1")
 
 
+@off_without_table(list)
 async def complete(connection: AnyConnection, group_ids: Sequence[str]) -> list[str]:
     """Those of these chords whose members have all succeeded and whose body has not been announced."""
     with translate("look at chords"):
         return [row["group_id"] for row in await connection.fetch(_COMPLETE, group_ids, timeout=TIMEOUT_S)]
 
 
+@off_without_table(list)
 async def sweep(connection: AnyConnection, *, limit: int) -> list[tuple[str, str]]:
     """The same over all chords, some at each call, each chord for one caller: (group id, a work queue)."""
     with translate("sweep chords"):
@@ -140,6 +144,7 @@ async def sweep(connection: AnyConnection, *, limit: int) -> list[tuple[str, str
     return [(row["group_id"], row["queue"]) for row in rows]
 
 
+@off_without_table(lambda: None)
 async def announced(connection: AnyConnection, group_ids: Sequence[str]) -> None:
     """The broker has the messages that will send these chords' bodies."""
     with translate("record announced chords"):
@@ -163,6 +168,7 @@ async def read(connection: AnyConnection, group_id: str) -> Chord | None:
     return Chord(row["body"], row["shape"], tuple(row["members"]), row["fired"], results)
 
 
+@off_without_table(lambda: None)
 async def fail(connection: AnyConnection, group_id: str, member: str) -> tuple[bytes, bool] | None:
     """A member of a chord cannot succeed now: the body, and whether this member is the one that failed it.
 
@@ -173,12 +179,14 @@ async def fail(connection: AnyConnection, group_id: str, member: str) -> tuple[b
     return None if row is None else (row["body"], row["ours"])
 
 
+@off_without_table(lambda: None)
 async def block(connection: AnyConnection, job_ids: Sequence[str], cause: str, *, chord: bool) -> None:
     """Put on record that these jobs will not run while `cause` is dead."""
     with translate("record blocked results"):
         await connection.execute(_BLOCK, list(job_ids), cause, chord, timeout=TIMEOUT_S)
 
 
+@off_without_table(list)
 async def letters(connection: AnyConnection, *, limit: int) -> list[CanvasLetter]:
     """Letters whose canvas is to be told now, each for one caller. `told` ends it; untold they come again."""
     with translate("look for letters of a canvas"):
@@ -195,6 +203,7 @@ async def letters(connection: AnyConnection, *, limit: int) -> list[CanvasLetter
     ]
 
 
+@off_without_table(lambda: None)
 async def told(connection: AnyConnection, letter_ids: Sequence[int]) -> None:
     """The broker has the messages that tell of these letters."""
     with translate("record told letters"):

@@ -47,6 +47,7 @@ SELECT $1, t.*, octet_length(t.body)
 FROM unnest($2::bigint[], $3::text[], $4::boolean[], $5::bigint[], {_ARRAYS})
     AS t (id, fingerprint, possible_duplicate, duplicate_of, {", ".join(_COLUMNS)})
 """  # noqa: S608 - column names from above
+_HAS_CANVAS = "SELECT to_regclass('redrive.canvas_letters')"
 _CANVAS = "INSERT INTO redrive.canvas_letters (letter_id) SELECT unnest($1::bigint[])"
 _LOCK_JOBS = "SELECT id FROM redrive.jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE"
 _LINK = """
@@ -180,12 +181,16 @@ class Batch:
         news = {id_: letter for letter, id_ in zip(kept, ids, strict=True) if id_ not in originals}
         sightings = await self._count(list(news.values()), policy)
         await self._insert(dict(zip(ids, kept, strict=True)), originals, earlier)
-        if in_canvas := [id_ for id_, letter in news.items() if letter.canvas]:
-            await self._connection.execute(_CANVAS, in_canvas)
+        await self._note_canvases([id_ for id_, letter in news.items() if letter.canvas])
         raised = await self._alert(news, sightings, policy)
         await self._settle_replays(kept, ids)
         new = tuple(sighting.fingerprint for sighting in sightings if sighting.is_new)
         return Intake(len(kept), len(letters) - len(kept), new, raised)
+
+    async def _note_canvases(self, letters: Sequence[int]) -> None:
+        # Not there on the schema of the release before, where a failed statement would end the transaction.
+        if letters and await self._connection.fetchval(_HAS_CANVAS) is not None:
+            await self._connection.execute(_CANVAS, letters)
 
     async def _count(self, letters: Sequence[NewLetter], policy: AlertPolicy) -> list[groups.Sighting]:
         numbers = Counter(letter.group for letter in letters)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from storage.errors import translate
 from storage.pool import AnyConnection
+from storage.schema import off_without_table
 
 TIMEOUT_S = 10.0
 
@@ -142,6 +143,7 @@ async def death(connection: AnyConnection, job_id: str, generation: int) -> Deat
     return Death(row["state"], row["generation"], ended)
 
 
+@off_without_table(lambda: None)
 async def record_children(connection: AnyConnection, job_id: str, children: bytes) -> None:
     """Write down what a job has published (JSON)."""
     with translate("record children"):

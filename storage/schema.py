@@ -6,7 +6,10 @@ A release's level is that of its last migration. It works on a schema that is up
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -14,6 +17,8 @@ from asyncpg.pool import PoolConnectionProxy
 from storage.errors import MigrationError
 from storage.migrate import left_behind, migrations
 
+P = ParamSpec("P")
+T = TypeVar("T")
 # The level of the previous release: raised with each release, never by a migration.
 WORKS_FROM = 5
 
@@ -71,6 +76,25 @@ def off_at(level: int) -> str | None:
     if not off:
         return None
     return f"at level {level} of {len(migrations())}; off until `storage migrate`: {'; '.join(off)}"
+
+
+def off_without_table(
+    otherwise: Callable[[], Any],
+) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
+    """For queries over a table that the release before does not have: without it, `otherwise()`."""
+
+    def wrap(query: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+        @functools.wraps(query)
+        async def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return await query(*args, **kwargs)
+            except asyncpg.UndefinedTableError:
+                nothing: T = otherwise()
+                return nothing
+
+        return ask
+
+    return wrap
 
 
 def contraction_waits(level: int) -> bool:

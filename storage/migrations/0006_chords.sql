@@ -1,3 +1,5 @@
+-- expand: chords, the results that a dead job blocks, a result's children, saved groups
+--
 -- What a canvas needs beside its jobs: chords, results that will not come, children, groups.
 
 CREATE TABLE redrive.chords (

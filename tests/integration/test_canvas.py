@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from celery import chain, chord, group
-from celery.exceptions import ChordError
 
 from tests.support.canvas import APP, Canvas
 from tests.support.databases import Database
-from tests.support.processes import Process, Processes
+from tests.support.processes import Processes
 from tests.support.shared import Places, Shared
 from tests.support.vhosts import Vhost
-from tests.support.waiting import eventually
 
 WAIT_S = 40
 
