@@ -110,7 +110,6 @@ def run(name: str, task_id: str, request: dict[str, Any], body: tuple[Any, Any, 
     args, kwargs, embed = body
     # Only what the protocol knows: other keys would overwrite fields of the request.
     embed = {key: embed[key] for key in EMBEDDED if key in (embed or {})}
-    embed = links_with_ids(embed, task_id)
     request |= {"args": args, "kwargs": kwargs, "is_eager": False, **embed}
     task = current_app.tasks[name]
     attempt = Attempt(request["redrive"], embed, task, request.get("retries") or 0)
@@ -118,6 +117,7 @@ def run(name: str, task_id: str, request: dict[str, Any], body: tuple[Any, Any, 
     try:
         if attempt.ticket.suspect:
             effects.record_begin(loop.database(), attempt.ticket)
+        request |= links_with_ids(embed, task_id)
         value, info, runtime, shown = _tracer(name)(task_id, args, kwargs, request)
         if info is None and attempt.request is not None and attempt.request.children:
             children = dumps([child.as_tuple() for child in attempt.request.children]).encode()
