@@ -4,13 +4,14 @@ dispatch and by the dead-letter consumer on the stored bytes, so that both name 
 from __future__ import annotations
 
 import bz2
+import json
 import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from kombu.utils.json import loads
+from kombu.utils import json as kombu_json
 
 from topology.headers import ATTEMPT, DUE, LAST_ATTEMPT, Attempt, parse_attempt
 
@@ -21,6 +22,7 @@ MAX_ID_BYTES = 255
 # One more must still fit the four bytes of its column.
 MAX_RETRIES = 2**31 - 2
 MAX_DUE_MS = 2**62
+_TEXTS = ("root_id", "parent_id", "group", "shadow", "argsrepr", "kwargsrepr", "origin", "replyto")
 RefusalReason = Literal["undecodable", "malformed", "unknown_task", "expired"]
 
 
@@ -111,7 +113,7 @@ def _decode(delivery: Delivery) -> Any:
     if encoding.lower() not in ("utf-8", "utf8", "us-ascii", "ascii", "binary"):
         raise _Refused("undecodable", f"content encoding {encoding!r}; only UTF-8 is accepted")
     try:
-        return loads(body.decode("utf-8"))
+        return _loads(body)
     except (
         ValueError,
         TypeError,
@@ -125,6 +127,12 @@ def _decode(delivery: Delivery) -> Any:
         raise _Refused(
             "undecodable", f"body is not the JSON it says: {type(error).__name__}: {error}"[:500]
         ) from None
+
+
+def _loads(body: bytes) -> Any:
+    """As Celery does. But faster where no `{"__type__": …}` of its own can be: without `__` and escapes."""
+    text = body.decode("utf-8")
+    return kombu_json.loads(text) if "__" in text or "\\" in text else json.loads(text)
 
 
 def _decompress(delivery: Delivery) -> bytes:
@@ -173,20 +181,19 @@ def _message(
     embed: Any,
     headers: Mapping[str, Any],
 ) -> TaskMessage:
-    _expect_body(isinstance(args, list | tuple), "args", args, "a list")
-    _expect_body(isinstance(kwargs, dict), "kwargs", kwargs, "an object")
-    _expect_body(embed is None or isinstance(embed, dict), "embed", embed, "an object")
-    embed = embed or {}
-    for name in ("callbacks", "errbacks", "chain"):
-        _expect_body(
-            embed.get(name) is None or isinstance(embed[name], list | tuple), name, embed.get(name), "a list"
-        )
-    for name in ("root_id", "parent_id", "group", "shadow", "argsrepr", "kwargsrepr", "origin", "replyto"):
-        _expect(fields.get(name) is None or isinstance(fields[name], str), name, fields.get(name), "a string")
-    stamps = fields.get("stamped_headers") or []
-    names = isinstance(stamps, list | tuple) and all(isinstance(name, str) for name in stamps)
-    _expect(names, "stamped_headers", stamps, "a list of strings")
-    _expect(isinstance(fields.get("stamps") or {}, dict), "stamps", fields.get("stamps"), "a map")
+    if not isinstance(args, list | tuple):
+        raise _wrong_in_body("args", args, "a list")
+    if not isinstance(kwargs, dict):
+        raise _wrong_in_body("kwargs", kwargs, "an object")
+    embed = _embed(embed)
+    for name in _TEXTS:
+        if (value := fields.get(name)) is not None and not isinstance(value, str):
+            raise _wrong(name, value, "a string")
+    stamps = fields.get("stamped_headers")
+    if stamps and not (isinstance(stamps, list | tuple) and all(isinstance(name, str) for name in stamps)):
+        raise _wrong("stamped_headers", stamps, "a list of strings")
+    if not isinstance(fields.get("stamps") or {}, dict):
+        raise _wrong("stamps", fields.get("stamps"), "a map")
     return TaskMessage(
         id=_name(fields, "id"),
         task=_name(fields, "task"),
@@ -206,23 +213,33 @@ def _message(
     )
 
 
-def _expect(fine: bool, name: str, value: object, wanted: str) -> None:
-    if not fine:
-        raise _Refused("malformed", f"{name} is {repr(value)[:80]}; it must be {wanted}")
+def _embed(embed: Any) -> dict[str, Any]:
+    if embed is None:
+        return {}
+    if not isinstance(embed, dict):
+        raise _wrong_in_body("embed", embed, "an object")
+    for name in ("callbacks", "errbacks", "chain"):
+        if (value := embed.get(name)) is not None and not isinstance(value, list | tuple):
+            raise _wrong_in_body(name, value, "a list")
+    return embed
 
 
-def _expect_body(fine: bool, name: str, value: object, wanted: str) -> None:
-    """`_expect` for what the sender wrote into the body: a detail is logged, and bodies are not."""
-    if not fine:
-        raise _Refused("malformed", f"{name} is of type {type(value).__name__}; it must be {wanted}")
+def _wrong(name: str, value: object, wanted: str) -> _Refused:
+    return _Refused("malformed", f"{name} is {repr(value)[:80]}; it must be {wanted}")
+
+
+def _wrong_in_body(name: str, value: object, wanted: str) -> _Refused:
+    """`_wrong` for what the sender wrote into the body: a detail is logged, and bodies are not."""
+    return _Refused("malformed", f"{name} is of type {type(value).__name__}; it must be {wanted}")
 
 
 def _name(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
-    _expect(isinstance(value, str) and bool(value), name, value, "a string")
-    assert isinstance(value, str)
-    fits = "\x00" not in value and len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
-    _expect(fits and value.isprintable(), name, value, f"printable and of at most {MAX_ID_BYTES} bytes")
+    if not isinstance(value, str) or not value:
+        raise _wrong(name, value, "a string")
+    # NUL is not printable.
+    if not value.isprintable() or len(value.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES:
+        raise _wrong(name, value, f"printable and of at most {MAX_ID_BYTES} bytes")
     return value
 
 
@@ -230,9 +247,8 @@ def _count(fields: Mapping[str, Any], name: str, most: int) -> int:
     value = fields.get(name)
     if value is None:
         return 0
-    fine = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-    _expect(fine, name, value, f"a whole number from 0 to {most}")
-    assert isinstance(value, int)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise _wrong(name, value, f"a whole number from 0 to {most}")
     return value
 
 
@@ -243,7 +259,8 @@ def _instant(fields: Mapping[str, Any], name: str) -> datetime | None:
     if isinstance(value, datetime):  # revived by kombu's JSON
         instant = value
     else:
-        _expect(isinstance(value, str), name, value, "an ISO 8601 time")
+        if not isinstance(value, str):
+            raise _wrong(name, value, "an ISO 8601 time")
         try:
             instant = datetime.fromisoformat(value)
         except ValueError:
@@ -257,23 +274,25 @@ def _instant(fields: Mapping[str, Any], name: str) -> datetime | None:
 def _limits(value: Any) -> tuple[float | None, float | None]:
     if value is None:
         return (None, None)
-    pair = isinstance(value, list | tuple) and len(value) == 2
-    fine = pair and all(
-        limit is None or (isinstance(limit, int | float) and not isinstance(limit, bool) and 0 <= limit < 1e9)
-        for limit in value
-    )
-    _expect(fine, "timelimit", value, "two numbers or nulls")
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(map(_is_limit, value)):
+        raise _wrong("timelimit", value, "two numbers or nulls")
     return (value[0], value[1])
+
+
+def _is_limit(value: object) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
 
 
 def _attempt(headers: Mapping[str, Any]) -> Attempt:
     value = headers.get(ATTEMPT)
     if value is None:
         return Attempt()
-    attempt = parse_attempt(value)
-    _expect(attempt is not None, ATTEMPT, value, '"<generation>.<attempt>"')
-    assert attempt is not None
-    _expect(max(attempt.generation, attempt.attempt) < LAST_ATTEMPT, ATTEMPT, value, f"below {LAST_ATTEMPT}")
+    if (attempt := parse_attempt(value)) is None:
+        raise _wrong(ATTEMPT, value, '"<generation>.<attempt>"')
+    if max(attempt.generation, attempt.attempt) >= LAST_ATTEMPT:
+        raise _wrong(ATTEMPT, value, f"below {LAST_ATTEMPT}")
     return attempt
 
 

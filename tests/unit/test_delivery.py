@@ -38,11 +38,23 @@ def reason(result: TaskMessage | Refusal) -> str | None:
         "[[],{},{}]".encode("utf-16"),
         b"",
         b'[[{"__type__":"datetime","__value__":"x"}],{},{}]',
+        rb'[[{"\u005f\u005ftype__":"datetime","\u005f_value_\u005f":"x"}],{},{}]',
         b"[" * 100_000,
     ],
 )
 def test_a_body_that_is_no_json_is_undecodable(body: bytes) -> None:
     assert reason(check(body, **GOOD)) == "undecodable"
+
+
+def test_values_that_celery_would_revive_are_revived_however_they_are_spelled() -> None:
+    plain = check(b'[[{"__type__":"datetime","__value__":"2026-01-01T00:00:00+00:00"}],{},{}]', **GOOD)
+    escaped = check(
+        rb'[[{"\u005f_type__":"datetime","__value_\u005f":"2026-01-01T00:00:00+00:00"}],{},{}]', **GOOD
+    )
+
+    assert isinstance(plain, TaskMessage)
+    assert plain.args == [NOW]
+    assert escaped == plain
 
 
 @pytest.mark.parametrize(
