@@ -20,6 +20,7 @@ from kombu.utils.json import loads
 from topology.delivery import Delivery, Refusal, TaskMessage, check_delivery
 from topology.headers import OUTCOME
 from topology.probe import probe_of
+from workers.acking import ack_all
 from workers.arrival import Arrival
 from workers.completing import Finished
 from workers.entries import Postponed, Reply, Started
@@ -221,21 +222,28 @@ class Guard:
 
     def on_replies(self) -> None:
         """The ledger has answers."""
+        acks: list[GuardedMessage] = []
         for reply in self._ledger.replies():
-            self._on_reply(reply)
-
-    def _on_reply(self, reply: Reply) -> None:
-        arrival = reply.arrival
-        if arrival is not None:
+            arrival = reply.arrival
             match reply.kind:
-                case "run" if self._consumer.closing:
+                case "run" if arrival and self._consumer.closing:
                     self.finish(arrival, Returned())
-                case "run":
+                case "run" if arrival:
                     self._turns.ask(arrival)
-                    self._admit()
-                case "ack" | "reject":
-                    self._settle(arrival, reply)
-            return
+                case "ack" if arrival and self._is_ours(arrival):
+                    if reply.detail == "duplicate":
+                        logger.info("duplicate acked", extra=arrival.log_fields("duplicate"))
+                    acks.append(arrival.message)
+                case "reject" if arrival and self._is_ours(arrival):
+                    self._reject(arrival, reply.detail)
+                case "pause" | "resume" | "failed":
+                    self._on_notice(reply)
+        if acks:
+            ack_all(acks, self.broker_errors)
+            self._consumer.task_consumer.widen()
+        self._admit()
+
+    def _on_notice(self, reply: Reply) -> None:
         consumer = self._consumer.task_consumer
         match reply.kind:
             case "pause":
@@ -249,21 +257,16 @@ class Guard:
             case "failed":
                 state.should_terminate = self._consumer.controller.exitcode = 1
 
-    def _settle(self, arrival: Arrival, reply: Reply) -> None:
-        message = arrival.message
-        if arrival.session != self._ledger.session or message.channel.connection is None:
-            # Its connection is gone: the broker delivers it again, and the job's row tells what it is worth.
-            return
-        if reply.kind == "ack":
-            if reply.detail == "duplicate":
-                logger.info("duplicate acked", extra=arrival.log_fields("duplicate"))
-            message.ack_log_error(logger, self.broker_errors)
-        else:
-            fields = arrival.log_fields("dead_lettered") | {"reason": reply.detail}
-            logger.info("rejected to the dead-letter exchange", extra=fields)
-            message.reject_log_error(logger, self.broker_errors, requeue=False)
-            if arrival.on_dead is not None:
-                arrival.on_dead(reply.detail)
+    def _is_ours(self, arrival: Arrival) -> bool:
+        """Else its connection is gone: the broker delivers it again, and the job's row tells its worth."""
+        return arrival.session == self._ledger.session and arrival.message.channel.connection is not None
+
+    def _reject(self, arrival: Arrival, reason: str) -> None:
+        fields = arrival.log_fields("dead_lettered") | {"reason": reason}
+        logger.info("rejected to the dead-letter exchange", extra=fields)
+        arrival.message.reject_log_error(logger, self.broker_errors, requeue=False)
+        if arrival.on_dead is not None:
+            arrival.on_dead(reason)
         self._consumer.task_consumer.widen()
 
 

@@ -42,3 +42,7 @@ class GuardedMessage(pyamqp.Message):
         self.errors = [None]
         super().__init__(msg, channel=channel, **kwargs)
         self.errors = []
+
+    def settled(self) -> None:
+        """It was acked by `workers.acking`."""
+        self._state = "ACK"

@@ -84,7 +84,8 @@ class RedriveRequest(Request):
         """The pool process reported, of a success or not."""
         assert isinstance(report, child.Report)
         outcome = report.outcome
-        state.task_ready(self, successful=isinstance(outcome, Succeeded))
+        # Never as `successful`: the job's row tells a duplicate, not a set that has to be kept in order.
+        state.task_ready(self)
         self.finish(outcome)
         failure = getattr(outcome, "failure", None) or Failure("", "")
         match outcome:

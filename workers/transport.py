@@ -9,11 +9,29 @@ from __future__ import annotations
 from typing import Any
 
 import kombu
+from amqp.transport import TCPTransport
 from kombu.connection import ConnectionPool, PooledConnection
 from kombu.transport import pyamqp
 
 # Seconds for one answer of the broker, and for room in the socket's buffer.
 ANSWER_TIMEOUT_S = 10.0
+
+
+# Several messages in one read; small, since py-amqp copies what is left for each part of a frame.
+READ_BYTES = 4096
+
+
+class WideReads(TCPTransport):
+    """Reads what has come, where py-amqp makes nine system calls for one message.
+
+    Only for the event loop, which reads until nothing is left, and does so without blocking. A wait for one
+    answer reads no further than that: the loop is not told of what lies in our buffer.
+    """
+
+    def _setup_transport(self) -> None:
+        super()._setup_transport()
+        sock = self.sock
+        self._quick_recv = lambda size: sock.recv(size if sock.gettimeout() != 0 else max(size, READ_BYTES))
 
 
 class BoundedWait:
@@ -36,6 +54,16 @@ class BoundedConnection(BoundedWait, pyamqp.Connection):
     """The same for the connection's own replies."""
 
     Channel = BoundedChannel
+
+    def Transport(  # noqa: N802 - py-amqp's name
+        self, host: str, connect_timeout: Any, ssl: Any = False,
+        read_timeout: Any = None, write_timeout: Any = None, socket_settings: Any = None, **options: Any,
+    ) -> Any:  # fmt: skip
+        if ssl:  # its own reader does the same
+            return super().Transport(
+                host, connect_timeout, ssl, read_timeout, write_timeout, socket_settings, **options
+            )
+        return WideReads(host, connect_timeout, read_timeout, write_timeout, socket_settings, **options)
 
 
 class BoundedTransport:
