@@ -15,7 +15,8 @@ MAY_IMPORT = {
     "dlq_consumer": {"topology", "storage"},
     "api": {"topology", "storage"},
     "dev": {"topology", "storage"},  # it starts the others as processes
-    "benchmarks": {"topology", "storage"},
+    # It measures the whole, on the tests' servers, beside others' programs.
+    "benchmarks": {"topology", "storage", "workers", "dev", "tests"},
 }
 OURS = {*MAY_IMPORT, "tests", "benchmarks"}
 # Where settings are built: one place per process, so that nothing is read at import or half-way.
@@ -45,14 +46,15 @@ def offences(path: PurePosixPath, source: str) -> list[str]:
         found = [*_sleeps(tree)] if path.name.startswith("test_") else []
     else:
         found = [*_imports(package, tree)]
-        if package not in ("storage", "dev"):  # dev makes servers and databases ready, never our tables
+        # dev makes servers and databases ready, never our tables; a benchmark fills tables.
+        if package not in ("storage", "dev", "benchmarks"):
             found += _matching_strings(tree, SQL, "holds SQL; only storage does")
         if package not in ("topology", "benchmarks"):  # a benchmark writes down other people's brokers
             found += _matching_strings(
                 tree, BROKER_ARGUMENT, "names a broker argument; only topology does", full=True
             )
             found += _declarations(tree)
-        if package != "dev":
+        if package not in ("dev", "benchmarks"):
             found += _settings(path, tree)
     return [f"{path}:{line}: {what}" for line, what in sorted(found)]
 
@@ -74,7 +76,7 @@ def _imports(package: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
                     node.lineno,
                     f"imports {name}; {package} may import {_listed(MAY_IMPORT.get(package))} of ours",
                 )
-            if top == "asyncpg" and package != "storage":
+            if top == "asyncpg" and package not in ("storage", "benchmarks"):
                 yield node.lineno, "imports asyncpg; only storage does"
 
 

@@ -1,0 +1,5 @@
+"""`celery -A benchmarks.celery_app worker`."""
+
+from benchmarks import jobs
+
+app = jobs.celery()
