@@ -15,6 +15,7 @@ from typing import Any
 
 from celery.exceptions import Ignore, Retry
 
+from workers import coroutines
 from workers.home_queue import ladder_of
 
 
@@ -49,7 +50,7 @@ def replace_autoretry(task: Any, options: Mapping[str, Any]) -> None:
     @functools.wraps(task._orig_run)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
-            return task._orig_run(*args, **kwargs)
+            return coroutines.settled(task._orig_run(*args, **kwargs))
         except (Ignore, Retry, *never):
             raise
         except autoretry_for as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import cached_property
 from typing import Any
 
@@ -11,8 +12,9 @@ from celery.exceptions import Reject
 
 from storage.errors import DatabaseAwayError
 from topology.kombu_entities import task_queues
-from workers import autoretry, delays, logs, loop
+from workers import autoretry, coroutines, delays, logs
 from workers.canvas import tasks as canvas_tasks
+from workers.errors import UnsafeTaskError
 from workers.results.chorded import chorded
 from workers.settings import Environment, from_environment
 from workers.transport import ANSWER_TIMEOUT_S
@@ -44,6 +46,10 @@ class Redrive(Celery):
         canvas_tasks.register(self)
 
     @cached_property
+    def Worker(self) -> Any:  # noqa: N802 - Celery's name
+        return self.subclass_with_self("workers.worker:RedriveWorker")
+
+    @cached_property
     def environment(self) -> Environment:
         return from_environment()
 
@@ -55,11 +61,14 @@ class Redrive(Celery):
     def _task_from_fun(
         self, fun: Any, name: str | None = None, base: Any = None, bind: bool = False, **options: Any
     ) -> Any:
-        if loop.is_async(fun):
-            fun = loop.on_loop(fun)
+        if inspect.isasyncgenfunction(fun):
+            raise UnsafeTaskError(coroutines.GENERATOR.format(name=name or fun.__name__))
+        if coroutines.is_async(fun):
+            fun = coroutines.on_loop(fun)
         given = options.get("dont_autoretry_for", getattr(base or self.Task, "dont_autoretry_for", ()))
         options["dont_autoretry_for"] = (*given, *NEVER_AUTORETRIED)
         task = super()._task_from_fun(fun, name=name, base=base, bind=bind, **options)
+        coroutines.adapt(type(task), task.name)
         autoretry.replace_autoretry(task, options)
         return task
 
@@ -87,8 +96,7 @@ class Redrive(Celery):
 
     def register_task(self, task: Any, **options: Any) -> Any:
         kind: Any = task if isinstance(task, type) else type(task)
-        if loop.is_async(kind.run):
-            kind.run = loop.on_loop(kind.run)
+        coroutines.adapt(kind, task.name or kind.__name__)
         given = options.get("dont_autoretry_for", getattr(kind, "dont_autoretry_for", ()))
         options["dont_autoretry_for"] = (*given, *NEVER_AUTORETRIED)
         registered = super().register_task(task, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from workers import pools
 from workers.errors import UnsafeTaskError
 from workers.setting_checks import unsafe_settings
 from workers.task_checks import BUILT_IN, unsafe_task
@@ -29,12 +30,15 @@ def refuse_unsafe_tasks(tasks: Mapping[str, Any], time_limit: float | None) -> N
         raise UnsafeTaskError("; ".join(found))
 
 
-def settings_found(app: Redrive, pool_class: type) -> Iterator[str]:
-    """The findings about all that is no task's."""
+def settings_found(app: Redrive, pool_class: type, controller: Any = None) -> Iterator[str]:
+    """The findings about all that is no task's.
+
+    Args:
+        controller: Celery's `WorkController`, in a worker that starts.
+    """
     environment = app.environment
     yield from unsafe_settings(app)
-    if not pool_class.__module__.endswith(".prefork"):
-        yield f"the pool is {pool_class.__module__}; only prefork is supported (remove --pool)"
+    yield from pools.unsafe_pool(pool_class, controller)
     # The broker would dead-letter it before the row's bound is reached, without a reason of ours.
     for queue in environment.topology.queues:
         if queue.type == "quorum" and environment.worker.crash_bound > queue.delivery_limit:
@@ -44,7 +48,7 @@ def settings_found(app: Redrive, pool_class: type) -> Iterator[str]:
             )
 
 
-def refuse_unsafe_settings(app: Redrive, pool_class: type) -> None:
+def refuse_unsafe_settings(app: Redrive, pool_class: type, controller: Any = None) -> None:
     """Raises UnsafeTaskError, naming the setting."""
-    if found := list(settings_found(app, pool_class)):
+    if found := list(settings_found(app, pool_class, controller)):
         raise UnsafeTaskError("; ".join(found))

@@ -7,12 +7,13 @@ main process would fail to build again, loses nothing.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from billiard.common import terminate_handler_fired
@@ -30,6 +31,9 @@ from storage.results import record_children
 from workers import delays, effects, loop, tracing
 from workers.canvas.signatures import links_with_ids
 from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, checked_delay_s, describe
+
+if TYPE_CHECKING:
+    from workers.progress import ProgressWriter
 
 EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 # Reject(requeue=True) means "not now": the same retries, a moment later.
@@ -84,6 +88,7 @@ class Attempt:
     capturing: bool = False
     request: Context | None = None
     end: Outcome | None = None  # once it is known not to be success
+    progress: ProgressWriter | None = None
 
 
 # A context variable, so that it reaches the event loop's thread with an `async def` task.
@@ -124,13 +129,14 @@ def run(name: str, task_id: str, request: dict[str, Any], body: tuple[Any, Any, 
     attempt = Attempt(request["redrive"], embed, task, request.get("retries") or 0)
     token = _current.set(attempt)
     try:
-        if attempt.ticket.suspect:
-            effects.record_begin(loop.database(), attempt.ticket)
-        request |= links_with_ids(embed, task_id)
-        value, info, runtime, shown = _tracer(name)(task_id, args, kwargs, request)
-        if info is None and attempt.request is not None and attempt.request.children:
-            children = dumps([child.as_tuple() for child in attempt.request.children]).encode()
-            loop.ask(task.app, lambda connection: record_children(connection, task_id, children))
+        with loop.lending_to(attempt):
+            if attempt.ticket.suspect:
+                effects.record_begin(loop.database(), attempt.ticket)
+            request |= links_with_ids(embed, task_id)
+            value, info, runtime, shown = _tracer(name)(task_id, args, kwargs, request)
+            if info is None and attempt.request is not None and attempt.request.children:
+                children = dumps([child.as_tuple() for child in attempt.request.children]).encode()
+                loop.ask(task.app, lambda connection: record_children(connection, task_id, children))
         return _report(attempt, request, value, info, runtime, shown)
     except BaseException as error:
         if terminate_handler_fired():  # this process is being ended from outside
@@ -198,6 +204,8 @@ def _while_told_of_success(error: BaseException) -> bool:
 
 def _succeeded(attempt: Attempt, request: dict[str, Any], value: Any, runtime: float, shown: str) -> Report:
     if attempt.result is None:  # a __call__ that bypasses RedriveTask's
+        if inspect.isawaitable(value):
+            return Report(Dead("exception", describe(EncodeError(f"{value!r} was returned and never run"))))
         ignored = request.get("ignore_result")
         try:
             discard = attempt.task.ignore_result if ignored is None else ignored

@@ -25,6 +25,7 @@ from workers.guard import Guard
 from workers.ledger import Ledger
 from workers.outcomes import Returned
 from workers.request import RedriveRequest
+from workers.threads.pool import TaskPool as Threads
 
 logger = logging.getLogger(__name__)
 # At the end: to record and publish what the pool finished last. What is left goes back to the broker.
@@ -59,7 +60,10 @@ class RedriveConsumer(Consumer):
         parsing.install()
         self.closing = False
         super().__init__(*args, **kwargs)
-        self.refuse(lambda: refuse_unsafe_settings(self.app, type(self.pool)), SystemExit(exits.FAILED))
+        self.refuse(
+            lambda: refuse_unsafe_settings(self.app, type(self.pool), self.controller),
+            SystemExit(exits.FAILED),
+        )
         self.refuse(self._refuse_tasks, SystemExit(exits.FAILED))
         self.ledger = Ledger(self.app.environment, self.hostname)
         self.guard = Guard(self, self.ledger)
@@ -175,6 +179,9 @@ def forget(request: RedriveRequest) -> None:
 
 def drop_unwritten(pool: Any) -> None:
     """Take the jobs that no pool process has begun to get out of the pool, which would wait for them."""
+    if isinstance(pool, Threads):
+        pool.drop_unbegun()
+        return
     jobs = getattr(pool, "_pool", None)
     if jobs is None or not hasattr(jobs, "outbound_buffer"):
         return

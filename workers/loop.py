@@ -1,36 +1,115 @@
-"""One event loop and one small pool per pool process, made at first use, that is after the fork."""
+"""One event loop and one small pool per process, made at first use, that is after the fork."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import os
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from celery import current_app
 
-from storage.sync import Database, LoopThread
+from storage.sync import Database, LoopThread, borrower
 
 T = TypeVar("T")
+# How the loop makes its tasks: set by workers/coroutines.py, which knows whose they are.
+task_factory: Callable[..., Any] | None = None
+# A job holds one connection in `once`, and may write its progress beside it.
 POOL_MAX = 2
 
 
-@functools.cache
-def _thread(pid: int) -> LoopThread:
-    return LoopThread("redrive-tasks")
+@dataclass
+class _Process:
+    """What this process has. Nothing of it survives a fork: neither threads nor sockets do."""
+
+    lock: threading.Lock
+    pool_max: int = POOL_MAX
+    thread: LoopThread | None = None
+    databases: dict[Any, Database] = field(default_factory=dict)  # one for each app
 
 
-@functools.cache
-def _database(pid: int, app: Any) -> Database:
-    settings = app.environment.storage
-    small = settings.model_copy(update={"database_pool_min": 0, "database_pool_max": POOL_MAX})
-    return Database(small, _thread(pid), f"redrive-task {pid}")
+_process = _Process(threading.Lock())
+
+
+def _forget() -> None:
+    global _process
+    _process = _Process(threading.Lock())
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def serve(connections: int) -> None:
+    """For a process that runs several jobs at once, before the first of them.
+
+    Args:
+        connections: to Postgres, at most.
+    """
+    _process.pool_max = connections
+
+
+class _Last(threading.local):
+    """Who borrowed connections in this thread."""
+
+    borrower: object | None = None
+
+
+_last = _Last()
+
+
+@contextmanager
+def lending_to(who: object) -> Iterator[None]:
+    """What `who` borrows in the block and leaves behind is taken back: at its end, or before the next one."""
+    _reclaim()
+    _last.borrower = who
+    token = borrower.set(who)
+    try:
+        yield
+    finally:
+        borrower.reset(token)
+        _reclaim()
+
+
+def _reclaim() -> None:
+    if (who := _last.borrower) is not None:
+        for made in tuple(_process.databases.values()):
+            made.reclaim(who)
+    _last.borrower = None
+
+
+def _thread_of(process: _Process) -> LoopThread:
+    if process.thread is None:
+        process.thread = LoopThread("redrive-tasks", task_factory)
+    return process.thread
+
+
+def thread() -> LoopThread:
+    """This process's loop."""
+    process = _process
+    if process.thread is None:
+        with process.lock:
+            return _thread_of(process)
+    return process.thread
 
 
 def database(app: Any = None) -> Database:
     """This process's pool for `app`, or for the current one."""
-    return _database(os.getpid(), app or current_app._get_current_object())
+    process, app = _process, app or current_app._get_current_object()
+    made = process.databases.get(app)
+    if made is None:
+        with process.lock:
+            made = process.databases.get(app) or _new_database(process, app)
+    return made
+
+
+def _new_database(process: _Process, app: Any) -> Database:
+    small = app.environment.storage.model_copy(
+        update={"database_pool_min": 0, "database_pool_max": process.pool_max}
+    )
+    made = process.databases[app] = Database(small, _thread_of(process), f"redrive-task {os.getpid()}")
+    return made
 
 
 def ask(app: Any, statement: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
@@ -42,26 +121,7 @@ def ask(app: Any, statement: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
     pool = database(app)
 
     async def asked() -> T:
-        connection = await pool.acquire()
-        try:
+        async with pool.lend() as connection:
             return await statement(connection)
-        finally:
-            await pool.release(connection)
 
     return pool.run(asked())
-
-
-@functools.cache  # Celery registers one function several times
-def on_loop(function: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., T]:
-    """A plain function that runs the coroutine function on this process's loop, and waits for it."""
-
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> T:
-        return _thread(os.getpid()).run(function(*args, **kwargs))
-
-    run.__wrapped_async__ = function  # type: ignore[attr-defined]
-    return run
-
-
-def is_async(function: Any) -> bool:
-    return asyncio.iscoroutinefunction(function)

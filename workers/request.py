@@ -108,6 +108,8 @@ class RedriveRequest(Request):
             self.finish(Returned())
             return
         if isinstance(error, Terminated):
+            if self._already_revoked:
+                return
             self._announce_revoked("terminated", True, str(error), False)
             return
         outcome = self._judge(error, str(exc_info.traceback))

@@ -14,7 +14,8 @@ from celery.exceptions import Retry
 from kombu.utils.json import dumps
 
 from topology.headers import Attempt
-from workers import child, delays, effects, loop, outcomes
+from workers import child, coroutines, delays, effects, loop, outcomes, progress
+from workers.database import AsyncPool, SyncDatabase
 from workers.errors import WorkerError
 from workers.home_queue import MaxRetries
 
@@ -100,14 +101,23 @@ class RedriveTask(Task):
         """
         return effects.Once(loop.database(), key, self._ticket())
 
+    @property
+    def database(self) -> SyncDatabase:
+        """For plain tasks: `execute`, `fetch`, `transaction`."""
+        return SyncDatabase(loop.database())
+
+    @property
+    def pool(self) -> AsyncPool:
+        """For `async def` tasks: `acquire`, `execute`, `fetch`, `transaction`."""
+        return AsyncPool(loop.database())
+
     def update_state(
         self, task_id: str | None = None, state: str | None = None, meta: Any = None, **kwargs: Any
     ) -> None:
         """Celery's, and the running job's `progress` as well."""
         attempt = child.current()
         if attempt is not None and task_id in (None, attempt.ticket.job_id):
-            progress = dumps({"state": state, "meta": meta}, allow_nan=False).encode()
-            effects.write_progress(loop.database(), attempt.ticket, progress)
+            self._note_progress(attempt, dumps({"state": state, "meta": meta}, allow_nan=False).encode())
         super().update_state(task_id, state, meta, **kwargs)
 
     def retry(
@@ -166,7 +176,7 @@ class RedriveTask(Task):
             return super().__call__(*args, **kwargs)
         request._protected = 1  # a task that calls itself is a plain call
         attempt.request = request
-        value = self.run(*args, **kwargs)
+        value = coroutines.settled(self.run(*args, **kwargs))
         ignored = get_actual_ignore_result(self, request)
         # Here, so that a result that cannot be stored is a failure like any other, with its hooks.
         attempt.result = b"null" if ignored else child.encode_result(value)
@@ -189,6 +199,15 @@ class RedriveTask(Task):
         if attempt is None:
             raise WorkerError(f"{self.name}: claim, attempt and once() exist in a worker only")
         return attempt.ticket
+
+    @staticmethod
+    def _note_progress(attempt: child.Attempt, state: bytes) -> None:
+        database = loop.database()
+        if not loop.thread().here:
+            database.run(progress.write(database, attempt.ticket, state))
+            return
+        attempt.progress = attempt.progress or progress.ProgressWriter(database, attempt.ticket)
+        attempt.progress.put(state)
 
     @staticmethod
     def _explain(attempt: child.Attempt, retry: Retry) -> None:

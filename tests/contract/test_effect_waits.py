@@ -24,7 +24,7 @@ def loop() -> Iterator[LoopThread]:
 
 def begun(database: Database) -> Effect:
     effect = Effect(database, "charge:1", "job", uuid4())
-    assert database.run(effect.begin()) is None
+    assert database.run(effect.begin_once()) is None
     return effect
 
 

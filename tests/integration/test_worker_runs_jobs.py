@@ -1,4 +1,4 @@
-"""A real worker process on a real broker and database: how attempts end."""
+"""A real worker process on a real broker and database: how attempts end, in each pool."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ from topology.headers import ATTEMPT, Attempt
 from topology.names import step
 
 
+@pytest.fixture(scope="module", params=["prefork", "threads"])
+def pool(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def shared(places: Places) -> Iterator[Shared[Work]]:
+def shared(places: Places, pool: str) -> Iterator[Shared[Work]]:
     def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
         work = Work(vhost, database, processes)
-        work.start()
+        work.start("--pool", pool)
         return work
 
     with places.shared(make) as shared:
@@ -111,6 +116,8 @@ def test_exhausted_retries_are_dead_lettered_with_the_last_error(work: Work, wor
 
 ENDS: list[tuple[str, dict[str, Any], str, str]] = [
     ("t.poison", {}, "exception", "ZeroDivisionError"),
+    ("t.exit", {}, "exception", "SystemExit"),
+    ("t.interrupt", {}, "exception", "KeyboardInterrupt"),
     ("t.reject", {}, "rejected", "celery.exceptions.Reject"),
     ("t.unserialisable", {}, "exception", "kombu.exceptions.EncodeError"),
     ("t.unpicklable", {}, "exception", "tests.support.worker_jobs.Unpicklable"),
@@ -166,11 +173,17 @@ def test_ignore_is_acked(work: Work, worker: Process) -> None:
     assert work.letters() == []
 
 
-CRASHES = [("t.kill", "worker_lost"), ("t.hard", "hard_timeout"), ("t.memory", "memory")]
+# What takes threads down is shown in tests/chaos/test_threads.py.
+CRASHES = {
+    "prefork": [("t.kill", "worker_lost"), ("t.hard", "hard_timeout"), ("t.memory", "memory")],
+    "threads": [("t.overdue", "hard_timeout"), ("t.memory", "memory")],
+}
 
 
-def test_crashing_jobs_are_dead_after_three_attempts_and_others_go_on(work: Work, worker: Process) -> None:
-    jobs = {work.submit(task): reason for task, reason in CRASHES}
+def test_crashing_jobs_are_dead_after_three_attempts_and_others_go_on(
+    work: Work, worker: Process, pool: str
+) -> None:
+    jobs = {work.submit(task): reason for task, reason in CRASHES[pool]}
     good = [work.submit("t.add", x=n, y=n) for n in range(10)]
     for job in good:
         work.until(job, "SUCCEEDED", 60)

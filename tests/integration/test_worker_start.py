@@ -160,7 +160,14 @@ def test_an_unsafe_task_is_refused_by_name_and_setting(work: Work, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("--pool", "solo"), "only prefork"), (("-Q", "wokr"), "wokr")],
+    [
+        (("--pool", "solo"), "the pool is solo; prefork and threads are supported: it runs jobs on the main"),
+        (
+            ("--pool", "threads", "--max-tasks-per-child", "5"),
+            "max_tasks_per_child does nothing",
+        ),
+        (("-Q", "wokr"), "wokr"),
+    ],
 )
 def test_an_unsafe_option_is_refused(work: Work, arguments: tuple[str, ...], said: str) -> None:
     worker = work.start(*arguments, ready=False)

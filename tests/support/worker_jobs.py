@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -159,7 +160,26 @@ def hard(self: RedriveTask) -> None:
 
 @app.task(bind=True, name="t.soft", soft_time_limit=0.5, time_limit=10)
 def soft(self: RedriveTask) -> None:
-    time.sleep(30)
+    for _ in range(600):  # one long sleep would keep a thread from noticing
+        time.sleep(0.05)
+
+
+@app.task(bind=True, name="t.overdue", soft_time_limit=0.3, time_limit=0.6)
+def overdue(self: RedriveTask) -> None:
+    """Swallows its soft limit, and comes back from its hard one in a thread."""
+    while True:
+        with contextlib.suppress(Exception):
+            time.sleep(0.05)
+
+
+@app.task(bind=True, name="t.exit")
+def leave(self: RedriveTask) -> None:
+    raise SystemExit(3)
+
+
+@app.task(bind=True, name="t.interrupt")
+def interrupt(self: RedriveTask) -> None:
+    raise KeyboardInterrupt
 
 
 @app.task(bind=True, name="t.memory")
