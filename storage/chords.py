@@ -51,7 +51,8 @@ _READ = "SELECT body, shape, members, fired_at IS NOT NULL AS fired FROM redrive
 _RESULTS = "SELECT id, result FROM redrive.jobs WHERE id = ANY($1::text[]) AND state = 'SUCCEEDED'"
 # The member that failed it keeps it: its message may come twice, when the first run did not get to its end.
 _FAIL = """
-UPDATE redrive.chords c SET failed_at = coalesce(c.failed_at, now()), failed_by = coalesce(c.failed_by, $2)
+UPDATE redrive.chords c
+SET failed_at = coalesce(c.failed_at, now()), failed_by = coalesce(c.failed_by, $2::text)
 WHERE c.group_id = $1 AND $2 = ANY(c.members) AND c.announced_at IS NULL
 RETURNING c.body, c.failed_by = $2 AS ours
 """
@@ -61,7 +62,7 @@ WHERE group_id = $1 AND announced_at IS NULL
 """
 _BLOCK = """
 INSERT INTO redrive.blocked_results (job_id, cause, chord)
-SELECT DISTINCT id, $2, $3 FROM unnest($1::text[]) AS b (id)
+SELECT DISTINCT id, $2::text, $3::boolean FROM unnest($1::text[]) AS b (id)
 ON CONFLICT (job_id, cause) DO NOTHING
 """
 # Told are the deaths that happened: of a job that has gone on, its letter is no death of its own.

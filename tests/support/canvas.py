@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from celery import Signature
+from celery import Signature, signals
 
 from storage.settings import StorageSettings
 from tests.support.databases import Database
-from tests.support.processes import Processes
+from tests.support.processes import Process, Processes, clean_environment, console_script
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 from tests.support.work import TIME_SCALE, Work
@@ -36,6 +39,57 @@ class Canvas(Work):
         self.client.backend.close()
         self.client.pool.force_close_all()
         self.client.close()
+
+    def start_consumer(self) -> Process:
+        """`dlq consume`, draining when this returns."""
+        command = console_script("dlq_consumer.cli:main", "consume")
+        process = self.processes.start("consumer", command, self._with_management)
+        process.wait_for_log("draining work.dlq", 40)
+        return process
+
+    def dlq(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            console_script("dlq_consumer.cli:main", *arguments),
+            env=clean_environment(self._with_management), cwd=self.processes.directory,
+            capture_output=True, text=True, timeout=90, check=False,
+        )  # fmt: skip
+
+    def replay(self, job_id: str) -> None:
+        """By the command, to its outcome: the job has succeeded."""
+
+        done = self.dlq("replay", str(self.letter(job_id)))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def letter(self, job_id: str) -> int:
+        """The open letter of a job."""
+
+        def stored() -> int | None:
+            rows = self.database.fetch(
+                "select id from redrive.dead_letters where job_id = $1 and state = 'open'", job_id
+            )
+            return int(rows[0]["id"]) if rows else None
+
+        found = eventually(stored, 40, f"the letter of {job_id}")
+        assert found is not None
+        return found
+
+    @contextmanager
+    def spoiled(self, job_id: str) -> Iterator[None]:
+        """Inside, the message of one job goes out with a body that is no JSON."""
+
+        def spoil(sender: Any = None, headers: Any = None, properties: Any = None, **_: Any) -> None:
+            if headers["id"] == job_id:
+                headers["compression"] = "no such method"
+
+        signals.before_task_publish.connect(spoil, weak=False)
+        try:
+            yield
+        finally:
+            signals.before_task_publish.disconnect(spoil)
+
+    @property
+    def _with_management(self) -> dict[str, str]:
+        return self.settings | {"REDRIVE_MANAGEMENT_URL": self.vhost.management_url}
 
     def task(self, name: str, *args: Any, **options: Any) -> Signature:
         """A signature of the client's; `immutable=True` takes nothing from the task before it."""
@@ -86,11 +140,14 @@ class Canvas(Work):
         return str(Path(self.processes.directory) / name)
 
 
-def client_of(vhost: Vhost, database: Database) -> Redrive:
+def client_of(vhost: Vhost, database: Database, **conf: Any) -> Redrive:
+    """An app with Celery's settings `conf`."""
     environment = Environment(
         TopologySettings(_env_file=None, amqp_url=vhost.amqp_url, time_scale=TIME_SCALE),  # type: ignore[call-arg, arg-type]
         StorageSettings(_env_file=None, database_url=database.url),  # type: ignore[call-arg, arg-type]
         WorkerSettings(_env_file=None),  # type: ignore[call-arg]
         TOPOLOGY,
     )
-    return Redrive("client", environment=environment, set_as_current=False)
+    app = Redrive("client", environment=environment, set_as_current=False)
+    app.conf.update(conf)
+    return app

@@ -27,6 +27,11 @@ def add(x: int, y: int) -> int:
     return x + y
 
 
+@app.task(name="c.echo")
+def echo(*values: Any) -> Any:
+    return values
+
+
 @app.task(name="c.collect")
 def collect(values: Any) -> Any:
     return values
@@ -82,16 +87,6 @@ def bad(self: RedriveTask, how: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-@app.task(bind=True, name="c.kill_once")
-def kill_once(self: RedriveTask, path: str, value: Any) -> Any:
-    """Takes the worker down as it ends: what follows it has been sent, its end is not on record."""
-    if not os.path.exists(path):
-        with open(path, "w"):
-            pass
-        self.request.kills = True
-    return value
-
-
 @app.task(bind=True, name="c.slow")
 def slow(self: RedriveTask, value: Any, path: str) -> Any:
     """Runs until there is a file."""
@@ -99,6 +94,14 @@ def slow(self: RedriveTask, value: Any, path: str) -> Any:
     while not os.path.exists(path) and time.monotonic() < end:
         time.sleep(0.02)
     return value
+
+
+@app.task(bind=True, name="c.shows")
+def shows(self: RedriveTask, meta: Any, path: str) -> str:
+    """Shows a state of its own until there is a file."""
+    self.update_state(state="HALFWAY", meta=meta)
+    slow.run(None, path)
+    return "shown"
 
 
 @app.task(bind=True, name="c.spawn")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any
 
@@ -55,11 +56,21 @@ def chord_error(member: str, error: BaseException) -> ChordError:
 
 
 def _split(qualified: str) -> tuple[str, str]:
-    """Module and class: the longest module that is loaded; a bare name is a built-in's."""
-    parts = qualified.split(".")
-    for end in range(len(parts) - 1, 0, -1):
-        if (module := ".".join(parts[:end])) in sys.modules:
-            return module, ".".join(parts[end:])
-    if len(parts) == 1:
-        return "builtins", qualified
-    return ".".join(parts[:-1]), parts[-1]
+    """Module and class. A class that is not loaded here is taken for one of the module's own."""
+    module, _, name = qualified.rpartition(".")
+    if not module:
+        return "builtins", name
+    while module:
+        if module in sys.modules and _has(sys.modules[module], name):
+            return module, name
+        module, _, outer = module.rpartition(".")
+        name = f"{outer}.{name}"
+    module, _, name = qualified.rpartition(".")
+    return module, name
+
+
+def _has(place: object, name: str) -> bool:
+    try:
+        return isinstance(operator.attrgetter(name)(place), type)
+    except AttributeError:
+        return False
