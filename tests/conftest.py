@@ -19,14 +19,14 @@ from tests.support.vhosts import Vhost, broker_version, fresh_vhost
 
 __all__ = ["sink", "third_party"]  # fixtures, found here by pytest
 
-MARKED_FOLDERS = ("integration", "chaos")
+MARKED_FOLDERS = {"integration": "integration", "chaos": "chaos", "adopt": "integration"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in MARKED_FOLDERS:
-            item.add_marker(folder)
+            item.add_marker(MARKED_FOLDERS[folder])
 
 
 @pytest.fixture(scope="session")

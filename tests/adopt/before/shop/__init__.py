@@ -1,0 +1,5 @@
+"""The shop."""
+
+from shop.app import app as celery_app
+
+__all__ = ["celery_app"]
