@@ -83,16 +83,18 @@ def test_a_queue_with_another_argument_alone_is_told(applied: Vhost, management:
 def test_a_missing_queue_is_told(applied: Vhost, management: bool, queue: str) -> None:
     with applied.channel() as channel:
         channel.queue_delete(queue)
-    said = f"queue '{queue}' is not on the broker; run: topology apply"
-    assert said in found(applied, management=management).wrong
+    (said,) = found(applied, management=management).wrong
+    assert said.startswith(f"queue '{queue}' ")
+    assert said.endswith(" not on the broker; run: topology apply")
 
 
 @both_ways
 def test_a_missing_dead_letter_exchange_is_told(applied: Vhost, management: bool) -> None:
     with applied.channel() as channel:
         channel.exchange_delete("jobs.dlx")
-    said = "exchange 'jobs.dlx' is not on the broker; run: topology apply"
-    assert said in found(applied, management=management).wrong
+    (said,) = found(applied, management=management).wrong
+    assert said.startswith("exchange 'jobs.dlx' ")
+    assert said.endswith(" not on the broker; run: topology apply")
 
 
 def test_a_dead_letter_queue_that_is_not_bound_is_told(applied: Vhost) -> None:
@@ -142,7 +144,9 @@ def test_a_consumer_timeout_below_the_time_limit_is_told(
 
 def test_only_the_queues_that_are_consumed_matter(applied: Vhost) -> None:
     assert found(applied, BOTH, "jobs").wrong == ()
-    assert "queue 'other' is not on the broker; run: topology apply" in found(applied, BOTH, "other").wrong
+    (said,) = found(applied, BOTH, "other").wrong
+    assert said.startswith("queue 'other.dlq', queue 'other', queue 'other.retry.250ms' and ")
+    assert said.endswith(" more are not on the broker; run: topology apply")
 
 
 def test_a_management_api_that_is_away_is_said_and_amqp_asked(applied: Vhost) -> None:
@@ -162,6 +166,7 @@ def test_a_user_who_may_not_configure_is_told_what_was_not_seen(applied: Vhost) 
 
 
 def test_looking_makes_nothing(vhost: Vhost) -> None:
-    assert len(found(vhost, management=False).wrong) == 6
+    (said,) = found(vhost, management=False).wrong
+    assert said.startswith("queue 'redrive.unrouted.dlq', queue 'jobs.dlq', queue 'jobs' and 3 more are not")
     with vhost.channel() as channel, pytest.raises(Exception, match="NOT_FOUND"):
         channel.queue_declare("jobs", passive=True)

@@ -20,6 +20,8 @@ from topology.plan.text import difference_text
 from topology.settings import TopologySettings
 from topology.spec import Topology, WorkQueue
 
+NAMED = 3  # missing entities that are named
+
 
 @dataclass(frozen=True)
 class Fitness:
@@ -79,8 +81,13 @@ def _without_ladders(topology: Topology, entities: Entities) -> Entities:
 
 
 def _differences(plan: Plan) -> Iterator[str]:
-    for change in plan.of("create"):
-        yield f"{change.entity} {change.name!r} is not on the broker; run: topology apply"
+    missing = [f"{change.entity} {change.name!r}" for change in plan.of("create")]
+    # The queues that matter most first: a ladder has dozens of the others.
+    missing.sort(key=lambda entity: (not entity.startswith("queue"), ".retry." in entity))
+    if missing:
+        more = len(missing) - NAMED
+        listed = " and ".join([", ".join(missing[:NAMED]), *([f"{more} more"] if more > 0 else [])])
+        yield f"{listed} {'is' if len(missing) == 1 else 'are'} not on the broker; run: topology apply"
     for change in plan.conflicts:
         if change.note != HALF_WAY:
             yield f"{change.entity} {change.name!r} is another one: {_said(change)}; run: topology plan"
