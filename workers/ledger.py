@@ -17,8 +17,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from storage.claims import connect_for_claims
 from storage.errors import DatabaseAwayError
-from storage.pool import connect_to_write, wait_for_database, where
+from storage.pool import wait_for_database, where
 from topology.publisher import Publisher
 from workers.arrival import Arrival
 from workers.bookkeeping import START_S, Books
@@ -220,7 +221,7 @@ class Ledger:
                 books.take(self._drain())
                 books.hand_over(everything=self.closing)
             try:
-                return await connect_to_write(self._environment.storage, f"redrive-ledger {self._worker}")
+                return await connect_for_claims(self._environment.storage, f"redrive-ledger {self._worker}")
             except Exception as failed:  # noqa: BLE001 - whatever it is, waiting is all that can be done
                 error = DatabaseAwayError(f"{type(failed).__name__}: {failed}")
             self._away(error)
