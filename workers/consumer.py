@@ -26,6 +26,7 @@ from workers.ledger import Ledger
 from workers.outcomes import Returned
 from workers.request import RedriveRequest
 from workers.threads.pool import TaskPool as Threads
+from workers.unexpected import Containment, UnexpectedError
 
 logger = logging.getLogger(__name__)
 # At the end: to record and publish what the pool finished last. What is left goes back to the broker.
@@ -65,6 +66,9 @@ class RedriveConsumer(Consumer):
             SystemExit(exits.FAILED),
         )
         self.refuse(self._refuse_tasks, SystemExit(exits.FAILED))
+        expected = (*self.connection_errors, *self.channel_errors)
+        self.containment = Containment(self.loop, expected)
+        self.loop: Callable[..., Any] = self.containment.run
         self.ledger = Ledger(self.app.environment, self.hostname)
         self.guard = Guard(self, self.ledger)
 
@@ -110,6 +114,11 @@ class RedriveConsumer(Consumer):
             else:
                 waiting.over()
                 return connected
+
+    def on_connection_error_after_connected(self, exc: BaseException) -> None:
+        super().on_connection_error_after_connected(exc)
+        if isinstance(exc, UnexpectedError):
+            self.containment.pause()
 
     def register_with_event_loop(self, hub: Any) -> None:
         super().register_with_event_loop(hub)

@@ -20,8 +20,10 @@ logger = logging.getLogger(__name__)
 class WorkConsumer(kombu.Consumer):
     """Celery's task consumer.
 
-    After a (re)connect each queue is consumed with a window of one message until one has been settled: if
-    it is poison that takes this process down, no other message of the window counts a delivery with it.
+    After a (re)connect each queue is consumed with a window of one message, so that poison that takes the
+    connection or this process down is alone in it and no other message counts a delivery. What went down
+    with it before is delivered first, again: the window stays until a message has been settled that comes
+    for the first time, or as many as a full window.
     """
 
     windows: Mapping[str, int] = {}
@@ -30,6 +32,7 @@ class WorkConsumer(kombu.Consumer):
 
     def __init__(self, channel: Any, *args: Any, **kwargs: Any) -> None:
         self._queue_names: dict[str, str] = {}
+        self._settled_again = 0
         super().__init__(channel, *args, **kwargs)
         self.channel.Message = GuardedMessage
         self.channel.auto_decode = False  # bytes stay bytes
@@ -47,9 +50,13 @@ class WorkConsumer(kombu.Consumer):
                 logger.critical("queue %r is not on the broker; run: topology apply", queue.name)
                 raise WorkerShutdown(1) from None
 
-    def widen(self) -> None:
-        """One message was settled: consume with the full windows."""
+    def settled(self, redelivered: bool) -> None:
+        """One message was settled: consume with the full windows, unless more trouble is to be expected."""
         if self.cautious:
+            self._settled_again += redelivered
+            full = sum(self.windows.get(queue.name, 1) for queue in self._queues.values())
+            if redelivered and self._settled_again < full:
+                return
             self.cautious = False
             if not self.paused:
                 self.cancel()

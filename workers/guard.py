@@ -129,7 +129,7 @@ class Guard:
             message.reject_log_error(logger, self.broker_errors, requeue=False)
         else:  # kombu could not even wrap it
             message.channel.basic_reject(message.delivery_tag, requeue=False)
-        self._consumer.task_consumer.widen()
+        self._consumer.task_consumer.settled(_redelivered(message))
 
     # The run
 
@@ -240,7 +240,8 @@ class Guard:
                     self._on_notice(reply)
         if acks:
             ack_all(acks, self.broker_errors)
-            self._consumer.task_consumer.widen()
+            for message in acks:
+                self._consumer.task_consumer.settled(_redelivered(message))
         self._admit()
 
     def _on_notice(self, reply: Reply) -> None:
@@ -267,7 +268,11 @@ class Guard:
         arrival.message.reject_log_error(logger, self.broker_errors, requeue=False)
         if arrival.on_dead is not None:
             arrival.on_dead(reason)
-        self._consumer.task_consumer.widen()
+        self._consumer.task_consumer.settled(_redelivered(arrival.message))
+
+
+def _redelivered(message: Any) -> bool:
+    return bool((getattr(message, "delivery_info", None) or {}).get("redelivered"))
 
 
 def _seconds_until_due(task: TaskMessage) -> float:

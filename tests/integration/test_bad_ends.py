@@ -112,7 +112,7 @@ def place(places: Places) -> Iterator[Ends]:
 @pytest.fixture(scope="module")
 def worker(place: Ends) -> Process:
     place.start_consumer()
-    return place.start_worker()
+    return place.start(concurrency=3)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -42,16 +42,7 @@ class End:
 class Ends(Work):
     """`Work` with the tasks of `ending_jobs` and a dead-letter consumer."""
 
-    ids: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.settings = {"REDRIVE_TOPOLOGY": "tests.support.ending_jobs:TOPOLOGY"} | self.settings
-        super().__post_init__()
-
-    def start_worker(self, *arguments: str, concurrency: int = 3, **settings: str) -> Process:
-        return self.start(
-            *arguments, concurrency=concurrency, app="tests.support.ending_jobs", ready=True, **settings
-        )
+    module: str = "tests.support.ending_jobs"
 
     def start_consumer(self) -> Process:
         settings = self.settings | {"REDRIVE_MANAGEMENT_URL": self.vhost.management_url}
