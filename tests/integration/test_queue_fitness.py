@@ -84,7 +84,7 @@ def test_a_missing_queue_is_told(applied: Vhost, management: bool, queue: str) -
     with applied.channel() as channel:
         channel.queue_delete(queue)
     (said,) = found(applied, management=management).wrong
-    assert said.startswith(f"queue '{queue}' ")
+    assert said.startswith(f"queue '{queue}'")
     assert said.endswith(" not on the broker; run: topology apply")
 
 
@@ -93,7 +93,7 @@ def test_a_missing_dead_letter_exchange_is_told(applied: Vhost, management: bool
     with applied.channel() as channel:
         channel.exchange_delete("jobs.dlx")
     (said,) = found(applied, management=management).wrong
-    assert said.startswith("exchange 'jobs.dlx' ")
+    assert said.startswith("exchange 'jobs.dlx'")
     assert said.endswith(" not on the broker; run: topology apply")
 
 
