@@ -24,6 +24,7 @@ from workers.errors import UnsafeTaskError
 from workers.guard import Guard
 from workers.ledger import Ledger
 from workers.outcomes import Returned
+from workers.pacing import Pace
 from workers.request import RedriveRequest
 from workers.threads.pool import TaskPool as Threads
 from workers.unexpected import Containment, UnexpectedError
@@ -60,6 +61,7 @@ class RedriveConsumer(Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         parsing.install()
         self.closing = False
+        self._pace = Pace()
         super().__init__(*args, **kwargs)
         self.refuse(
             lambda: refuse_unsafe_settings(self.app, type(self.pool), self.controller),
@@ -102,16 +104,15 @@ class RedriveConsumer(Consumer):
         """
         address = self.app.environment.broker.address
         waiting, backoff = Waiting(f"RabbitMQ at {address}", logger.warning, time.monotonic), Backoff()
+        pause(self._pace.pause_s())
         while True:
             try:
                 connected = super().ensure_connected(conn)
             except (AccessRefused, NotAllowed) as error:
                 waiting.failed(str(error))
-                again_at = time.monotonic() + backoff.next_s()
-                while time.monotonic() < again_at:
-                    state.maybe_shutdown()
-                    time.sleep(0.1)
+                pause(backoff.next_s())
             else:
+                self._pace.connected()
                 waiting.over()
                 return connected
 
@@ -178,6 +179,14 @@ class RedriveConsumer(Consumer):
         for request in unbegun:
             forget(request)
             request.finish(Returned())
+
+
+def pause(seconds: float) -> None:
+    """Sleep, but for a shutdown."""
+    until = time.monotonic() + seconds
+    while (left_s := until - time.monotonic()) > 0:
+        state.maybe_shutdown()
+        time.sleep(min(left_s, 0.1))
 
 
 def forget(request: RedriveRequest) -> None:

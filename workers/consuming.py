@@ -46,7 +46,10 @@ class WorkConsumer(kombu.Consumer):
             self.channel.basic_qos(0, window, False)
             try:
                 self._basic_consume(queue, no_ack=no_ack, nowait=False)
-            except NotFound:
+            except NotFound as error:
+                if "no queue" not in str(error):
+                    # It is there, but its node is away, or starts: "home node … is down or inaccessible".
+                    raise
                 logger.critical("queue %r is not on the broker; run: topology apply", queue.name)
                 raise WorkerShutdown(1) from None
 

@@ -28,6 +28,7 @@ SETTINGS = {
     "REDRIVE_WORKER_SOFT_TIME_LIMIT_S": "5",
 }
 app = Redrive("outages")
+MARK = "INSERT INTO redrive.sample_emails (email_key, state, job_id) VALUES ($1, 'sent', $2)"
 
 
 @app.task(bind=True, name="o.run", max_retries=3)
@@ -44,3 +45,19 @@ def run(self: RedriveTask, path: str, end: str = "done", seconds: float = 1.0) -
         case "large":
             return "x" * 100_000
     return end
+
+
+@app.task(bind=True, name="o.effect", max_retries=3)
+def effect(self: RedriveTask, path: str, seconds: float = 1.0) -> str:
+    """Two lines in a file for each run, its begin and its end, and an effect that is another one in each."""
+    note(path, self.request.id, "begin")
+    time.sleep(seconds)
+    note(path, self.request.id, "end")
+    with self.once(f"{self.request.id} {self.claim}") as tx:
+        tx.execute(MARK, str(self.claim), self.request.id)
+    return "done"
+
+
+def note(path: str, job: str, what: str) -> None:
+    with open(path, "a") as file:
+        file.write(f"{job} {what} {os.getpid()}\n")
