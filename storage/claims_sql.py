@@ -102,6 +102,11 @@ WITH over AS (
       AND (j.state IN ('PENDING', 'QUEUED', 'RETRYING', 'DEAD')
            OR (j.state = 'RUNNING' AND j.lease_until < clock_timestamp()))
     RETURNING j.id
+), ended AS (
+    UPDATE redrive.attempts AS a
+    SET outcome = 'lost', reason = 'worker_lost', ended_at = now()
+    FROM over
+    WHERE a.job_id = over.id AND a.outcome = 'running' AND (a.generation, a.attempt) <> ($2, $3)
 ), begun AS (
     INSERT INTO redrive.attempts (job_id, generation, attempt, claim, worker)
     SELECT id, $2, $3, $4, $5 FROM over

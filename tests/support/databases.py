@@ -40,6 +40,11 @@ class Database:
     def execute(self, sql: str, *arguments: object) -> None:
         background.run(_fetch(self.url, sql, *arguments))
 
+    def url_of(self, user: str, password: str) -> str:
+        """The same, as another user."""
+        parts = urlsplit(self.url)
+        return parts._replace(netloc=f"{user}:{password}@{parts.hostname}:{parts.port}").geturl()
+
     def empty(self) -> None:
         """No row is left but what running processes stand on: migrations, keys, drain sessions."""
         tables = self.fetch(
@@ -53,6 +58,11 @@ class Database:
         sql = "select count(pg_terminate_backend(pid)) as cut from pg_stat_activity where datname = $1"
         rows = background.run(_fetch(self.admin_url, sql, self.name))
         return int(rows[0]["cut"])
+
+
+def execute_as_admin(database: Database, sql: str) -> None:
+    """In another database of the same server, which is not read-only."""
+    background.run(_fetch(database.admin_url, sql))
 
 
 def with_database(url: str, name: str) -> str:

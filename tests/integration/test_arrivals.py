@@ -1,0 +1,201 @@
+"""What an arriving message is worth, by its job's row: the design's table on a real worker and database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.support.databases import Database
+from tests.support.processes import Process, Processes
+from tests.support.shared import Places, Shared
+from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually
+from tests.support.work import Work
+from topology.headers import Attempt
+
+
+@pytest.fixture(scope="module")
+def shared(places: Places) -> Iterator[Shared[Work]]:
+    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
+        work = Work(vhost, database, processes)
+        work.start()
+        return work
+
+    with places.shared(make) as shared:
+        yield shared
+
+
+@pytest.fixture
+def work(shared: Shared[Work], request: pytest.FixtureRequest) -> Iterator[Work]:
+    with shared.lent(request.node) as work:
+        yield work
+
+
+@pytest.fixture
+def worker(work: Work) -> Iterator[Process]:
+    (process,) = work.processes.started
+    yield process
+    assert process.exit_code is None, "the worker has ended"
+
+
+FIRST, SECOND = Attempt(1, 1), Attempt(1, 2)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job's row before its message arrives. `lease_s`: to the end of its lease, negative once expired."""
+
+    state: str
+    attempt: Attempt = FIRST
+    lease_s: float | None = None
+    begun: bool = True
+
+    def put(self, work: Work, job: str) -> None:
+        running = self.state == "RUNNING"
+        claim = uuid4() if running else None
+        work.database.execute(
+            "insert into redrive.jobs (id, type, queue, state, generation, attempt, claim, worker,"
+            " lease_until, lease_cap) values ($1, 't.mark', 'work', $2, $3, $4, $5, 'lost',"
+            " now() + $6::float8 * interval '1 s', case when $7 then now() + interval '1 h' end)",
+            job, self.state, self.attempt.generation, self.attempt.attempt, claim, self.lease_s,
+            running and self.begun,
+        )  # fmt: skip
+        if running:
+            work.database.execute(
+                "insert into redrive.attempts (job_id, generation, attempt, claim, worker)"
+                " values ($1, $2, $3, $4, 'lost')",
+                job, self.attempt.generation, self.attempt.attempt, claim,
+            )  # fmt: skip
+
+
+def attempts(work: Work, job: str) -> list[tuple[str, str]]:
+    return [
+        (str(Attempt(row["generation"], row["attempt"])), row["outcome"])
+        for row in work.database.fetch(
+            "select * from redrive.attempts where job_id = $1 order by generation, attempt", job
+        )
+    ]
+
+
+def runs(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def arrive(work: Work, row: Row | None, arrived: Attempt, path: Path) -> str:
+    job = str(uuid4())
+    if row is not None:
+        row.put(work, job)
+    work.send("t.mark", job, arrived, key=job, path=str(path))
+    return job
+
+
+# (what, row, the message's attempt, the attempts at the end)
+THAT_RUN: list[tuple[str, Row | None, Attempt, list[tuple[str, str]]]] = [
+    ("no row", None, FIRST, [("1.1", "succeeded")]),
+    ("pending", Row("PENDING"), FIRST, [("1.1", "succeeded")]),
+    ("queued", Row("QUEUED"), FIRST, [("1.1", "succeeded")]),
+    ("retrying", Row("RETRYING", SECOND), SECOND, [("1.2", "succeeded")]),
+    ("recorded, never published", Row("RETRYING", SECOND), FIRST, [("1.2", "succeeded")]),
+    ("ahead of its row", Row("QUEUED"), Attempt(1, 3), [("1.3", "succeeded")]),
+    ("a generation ahead", Row("RETRYING", SECOND), Attempt(2, 1), [("2.1", "succeeded")]),
+    ("dead, a generation ahead", Row("DEAD", SECOND), Attempt(2, 1), [("2.1", "succeeded")]),
+    ("lease expired", Row("RUNNING", lease_s=-1), FIRST, [("1.1", "lost"), ("1.2", "succeeded")]),
+    ("lease live, then expired", Row("RUNNING", lease_s=2), FIRST, [("1.1", "lost"), ("1.2", "succeeded")]),
+    ("lease expired, not begun", Row("RUNNING", lease_s=-1, begun=False), FIRST, [("1.1", "succeeded")]),
+    (
+        "lease expired, an older message",
+        Row("RUNNING", SECOND, lease_s=-1),
+        FIRST,
+        [("1.2", "lost"), ("1.3", "succeeded")],
+    ),
+    (
+        "lease expired, a generation ahead",
+        Row("RUNNING", lease_s=-1),
+        Attempt(2, 1),
+        [("1.1", "lost"), ("2.1", "succeeded")],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "arrived", "expected"), [case[1:] for case in THAT_RUN], ids=[case[0] for case in THAT_RUN]
+)
+def test_it_runs_once(
+    work: Work, worker: Process, tmp_path: Path, row: Row | None, arrived: Attempt, expected: Any
+) -> None:
+    path = tmp_path / "runs"
+    job = arrive(work, row, arrived, path)
+    assert work.result(job) == "done"
+    assert attempts(work, job) == expected
+    assert runs(path) == 1
+    assert work.letters() == []
+    believed = arrived > row.attempt if row else False
+    assert (f"action=claim_ahead job_id={job}" in worker.log) is believed
+    if row is not None and (row.lease_s or 0) > 0:
+        started = work.attempts(job)[-1]["started_at"] - work.attempts(job)[0]["started_at"]
+        assert started.total_seconds() >= 2, "the lease was respected"
+
+
+# (what, row, the message's attempt)
+DUPLICATES = [
+    ("succeeded", Row("SUCCEEDED"), FIRST),
+    ("succeeded, ahead", Row("SUCCEEDED"), Attempt(2, 1)),
+    ("cancelled", Row("CANCELLED"), FIRST),
+    ("of an older generation, waiting", Row("QUEUED", Attempt(2, 1)), Attempt(1, 5)),
+    ("of an older generation, running", Row("RUNNING", Attempt(2, 1), lease_s=60), Attempt(1, 5)),
+    ("of an older generation, lost", Row("RUNNING", Attempt(2, 1), lease_s=-1), Attempt(1, 5)),
+    ("of an older generation, dead", Row("DEAD", Attempt(2, 1)), SECOND),
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "arrived"), [case[1:] for case in DUPLICATES], ids=[case[0] for case in DUPLICATES]
+)
+def test_it_is_acked_as_a_duplicate(
+    work: Work, worker: Process, tmp_path: Path, row: Row, arrived: Attempt
+) -> None:
+    path = tmp_path / "runs"
+    job = arrive(work, row, arrived, path)
+    before = work.job(job)
+    worker.wait_for_log(f"duplicate acked action=duplicate job_id={job}")
+    assert work.job(job) == before
+    assert (runs(path), work.letters()) == (0, [])
+
+
+def test_the_message_of_a_dead_job_is_its_letter(work: Work, worker: Process, tmp_path: Path) -> None:
+    job = arrive(work, Row("DEAD", SECOND), SECOND, tmp_path / "runs")
+    ((properties, _),) = work.until_letters(1)
+    assert properties.headers["id"] == job
+    assert (work.job(job)["state"], runs(tmp_path / "runs")) == ("DEAD", 0)
+
+
+def test_a_live_lease_is_waited_for_on_the_ladder(work: Work, worker: Process, tmp_path: Path) -> None:
+    job = arrive(work, Row("RUNNING", lease_s=60), FIRST, tmp_path / "runs")
+
+    def on_the_ladder() -> bool:
+        queues = work.vhost.management.get(f"/api/queues/{work.vhost.vhost}").json()
+        waiting = [queue.get("messages", 0) for queue in queues if queue["name"].startswith("work.retry.")]
+        return bool(sum(waiting) == 1)
+
+    eventually(on_the_ladder, 20, "it waits in the broker")
+    assert (work.depth("work"), runs(tmp_path / "runs")) == (0, 0)
+    assert (work.job(job)["attempt"], work.job(job)["crashes"]) == (1, 0)
+
+
+def test_an_effect_that_outlived_its_jobs_row_does_not_happen_again(
+    work: Work, worker: Process, tmp_path: Path
+) -> None:
+    job = str(uuid4())
+    Row("QUEUED").put(work, job)
+    work.database.execute(
+        "insert into redrive.effects (key, job_id, claim, result) values ($1, $1, $2, $3)",
+        job, uuid4(), b'"first"',
+    )  # fmt: skip
+    work.send("t.mark", job, Attempt(1, 2), key=job, path=str(tmp_path / "runs"))
+    assert work.result(job) == "again: first"
+    assert work.database.value("select count(*) from redrive.sample_emails") == 0
