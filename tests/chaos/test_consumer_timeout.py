@@ -48,6 +48,8 @@ def test_a_job_longer_than_the_consumer_timeout_runs_once(
         work.until(job, "SUCCEEDED", SECONDS + 60)
         work.until_settled(90)
         assert len(path.read_text().splitlines()) == 1
+        stats = (work.vhost.queue("work") or {})["message_stats"]
+        assert stats.get("redeliver", 0) >= 1, "the broker did take the message back"
         assert [attempt["outcome"] for attempt in work.attempts(job)] == ["succeeded"]
         assert work.letters() == []
         assert worker.exit_code is None
