@@ -41,6 +41,7 @@ def with_ids(signature: Signature, *seed: object) -> dict[str, Any]:
     """The signature with an id in each place where Celery would draw one, and the same one every time.
 
     So what is sent twice, since the sender was killed in between, is the same job. Ids that are there stay.
+    Of a chord in a chord's header, Celery draws the group's id anew: nothing may hang on that one.
     """
     kind, options = signature.get("subtask_type"), dict(signature.get("options") or {})
     kwargs = dict(signature.get("kwargs") or {})

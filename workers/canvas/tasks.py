@@ -84,16 +84,14 @@ def _fail_chords(app: Any, doomed: list[Leaf], cause: str, error: BaseException)
         ids = [each.id for each in blocked]
         loop.ask(app, lambda connection: chords.block(connection, ids, cause, chord=True))  # noqa: B023
         if ours:
-            _call_errbacks_of_body(app, group, body, chord_error(member, error))
+            _call_errbacks_of_body(app, body, chord_error(member, error))
         left.extend(blocked)
     return len(seen)
 
 
-def _call_errbacks_of_body(app: Any, group: str, body: Signature, error: BaseException) -> None:
-    for number, told in enumerate(failing(body)):
-        errbacks = [
-            with_ids(errback, group, "errback", number, place) for place, errback in enumerate(told.errbacks)
-        ]
+def _call_errbacks_of_body(app: Any, body: Signature, error: BaseException) -> None:
+    for told in failing(body):
+        errbacks = [with_ids(errback, told.id, "chord", place) for place, errback in enumerate(told.errbacks)]
         if errbacks:
             context = Context({"delivery_info": {}, "id": told.id, "task": told.task}, errbacks=errbacks)
             app.backend.call_errbacks(context, error, None)
