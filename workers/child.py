@@ -23,7 +23,7 @@ from celery.app.task import Context
 from celery.app.trace import IGNORED
 from celery.backends.base import Backend
 from celery.exceptions import MaxRetriesExceededError, Reject, SoftTimeLimitExceeded
-from kombu.exceptions import EncodeError
+from kombu.exceptions import EncodeError, OperationalError
 from kombu.utils.json import dumps
 
 from storage.errors import DatabaseAwayError
@@ -85,6 +85,7 @@ class Attempt:
     result: bytes | None = None
     retry: Retry | None = None
     exhausted: bool = False
+    added: int = 0  # to its chord
     capturing: bool = False
     request: Context | None = None
     end: Outcome | None = None  # once it is known not to be success
@@ -184,8 +185,11 @@ def _judge(attempt: Attempt, state: str, error: BaseException) -> Outcome:
         return Succeeded(b"null")
     if attempt.retry is not None:
         return attempt.retry
-    if attempt.result is not None and not attempt.embed.get("chord") and _while_told_of_success(error):
+    if attempt.result is not None and _while_told_of_success(error):
         return Succeeded(attempt.result)
+    if attempt.result is not None and isinstance(error, OperationalError):
+        # The broker was away while what follows was sent: the run is repeated, its effects are not.
+        return Returned(OUTAGE_S)
     if state == states.RETRY:  # raised by hand, not by Task.retry
         return _raised_by_hand(attempt, error)
     if isinstance(error, MemoryError):

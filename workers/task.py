@@ -15,6 +15,7 @@ from kombu.utils.json import dumps
 
 from topology.headers import Attempt
 from workers import child, coroutines, delays, effects, loop, outcomes, progress
+from workers.canvas.signatures import stable_id
 from workers.database import AsyncPool, SyncDatabase
 from workers.errors import WorkerError
 from workers.home_queue import MaxRetries
@@ -161,6 +162,27 @@ class RedriveTask(Task):
     @override_max_retries.deleter
     def override_max_retries(self) -> None:
         del self.request.__dict__["override_max_retries"]
+
+    def replace(self, sig: Any) -> Any:
+        """Celery's, outside of a worker.
+
+        Raises:
+            WorkerError: in a worker. The replacement would be a second job under this one's id, and acked as
+                its duplicate.
+        """
+        if child.current() is not None and not self.request.is_eager:
+            raise WorkerError(
+                f"{self.name}: replace() is not supported; publish the signature, or link it to this task"
+            )
+        return super().replace(sig)
+
+    def add_to_chord(self, sig: Any, lazy: bool = False) -> Any:
+        """Celery's, with any result backend; the added job is the same one in every run of this one."""
+        attempt = child.current()
+        if attempt is not None and not self.request.is_eager:
+            attempt.added += 1
+            sig.options.setdefault("task_id", stable_id(self.request.id, "added", attempt.added))
+        return super().add_to_chord(sig, lazy)
 
     def signature_from_request(
         self, request: Any = None, args: Any = None, kwargs: Any = None, *rest: Any, **extra: Any

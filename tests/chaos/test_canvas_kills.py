@@ -88,3 +88,20 @@ def test_between_what_was_sent_and_the_end_on_record(canvas: Canvas, proxy: Prox
     }
     assert sorted(json.loads(job["result"]) for job in canvas.jobs_of("echo")) == [[1, 0], [1, 1], [1, 7]]
     assert canvas.letters() == []
+
+
+def test_a_broker_that_is_away_as_what_follows_is_sent_fails_no_job(canvas: Canvas, proxy: Proxied) -> None:
+    amqp, gate = proxy(canvas.vhost.amqp_url), canvas.path("gate")
+    worker = canvas.start(app=APP, REDRIVE_AMQP_URL=amqp.url)
+    sent = chain(canvas.task("slow", 1, gate), canvas.task("add", 10), app=canvas.client).apply_async()
+    canvas.until_state(sent.parent.id, "STARTED")
+    amqp.refuse()
+    open(gate, "w").close()
+    worker.wait_for_log("kombu.exceptions.OperationalError", WAIT_S)
+    amqp.resume()
+
+    assert sent.get(timeout=WAIT_S) == 11
+    canvas.until_quiet()
+    assert (canvas.job(sent.parent.id)["attempt"], canvas.job(sent.parent.id)["crashes"]) == (1, 0)
+    assert len(canvas.jobs_of("add")) == 1
+    assert canvas.letters() == []

@@ -208,3 +208,16 @@ def test_a_dead_middle_of_a_chain_in_a_chord_fails_the_chord_and_what_is_around_
     canvas.until_quiet()
     assert canvas.jobs_of("collect") == []
     canvas.until_letters(1)
+
+
+def test_a_member_adds_another_to_its_chord(canvas: Canvas) -> None:
+    sent = chord(
+        [canvas.task("adds", 1), canvas.task("add", 2, 2)], canvas.task("collect"), app=canvas.client
+    )
+    assert sent.apply_async().get(timeout=WAIT_S) == [1, 4, 2]
+
+
+def test_a_task_that_would_be_replaced_is_dead_and_says_why(canvas: Canvas) -> None:
+    sent = canvas.task("replaces").apply_async()
+    assert "replace() is not supported" in canvas.until(sent.id, "DEAD")["error"]
+    canvas.until_letters(1)

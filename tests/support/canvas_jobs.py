@@ -16,6 +16,8 @@ from workers.task import RedriveTask
 __all__ = ["TOPOLOGY"]
 
 app = Redrive("canvas")
+if "CANVAS_RESULT_BACKEND" in os.environ:
+    app.conf.result_backend = os.environ["CANVAS_RESULT_BACKEND"]
 
 
 class Broken(Exception):
@@ -108,3 +110,16 @@ def shows(self: RedriveTask, meta: Any, path: str) -> str:
 def spawn(self: RedriveTask) -> str:
     """Publishes a task of its own: its child."""
     return str(add.delay(1, 2).id)
+
+
+@app.task(bind=True, name="c.adds")
+def adds(self: RedriveTask, value: int) -> int:
+    """Adds a member to the chord that it is one of."""
+    self.add_to_chord(add.si(value, value))
+    return value
+
+
+@app.task(bind=True, name="c.replaces")
+def replaces(self: RedriveTask) -> Any:
+    """What is not supported."""
+    return self.replace(add.si(1, 1))

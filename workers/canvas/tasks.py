@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from celery import states
 from celery.app.task import Context
 from kombu.exceptions import OperationalError
 from kombu.utils.json import dumps, loads
@@ -63,6 +65,7 @@ def tell_of_death(app: Any, request: dict[str, Any], generation: int) -> str:
     if rest:
         ids = [leaf.id for leaf in rest]
         loop.ask(app, lambda connection: chords.block(connection, ids, job_id, chord=False))
+        _store_failures(app, ids, error)
     failed = _fail_chords(app, [Leaf(job_id, request.get("group")), *rest], job_id, error)
     return f"errbacks: {len(errbacks)}, chords: {failed}"
 
@@ -83,10 +86,18 @@ def _fail_chords(app: Any, doomed: list[Leaf], cause: str, error: BaseException)
         blocked = list(leaves(body))
         ids = [each.id for each in blocked]
         loop.ask(app, lambda connection: chords.block(connection, ids, cause, chord=True))  # noqa: B023
+        failure = chord_error(member, error)
+        _store_failures(app, ids, failure)
         if ours:
-            _call_errbacks_of_body(app, body, chord_error(member, error))
+            _call_errbacks_of_body(app, body, failure)
         left.extend(blocked)
     return len(seen)
+
+
+def _store_failures(app: Any, job_ids: Sequence[str], error: BaseException) -> None:
+    """In a result backend of the user's; ours derives them."""
+    for job_id in job_ids:
+        app.backend.store_result(job_id, error, states.FAILURE)
 
 
 def _call_errbacks_of_body(app: Any, body: Signature, error: BaseException) -> None:
