@@ -20,6 +20,7 @@ from topology.errors import InvalidTopologyError, TopologyError, WrongSettingsEr
 from topology.plan.fitness import Fitness, fitness_of
 from workers.celery_app import Redrive
 from workers.checks import settings_found, tasks_found
+from workers.setting_checks import unused_settings
 from workers.task_checks import BUILT_IN
 
 
@@ -70,6 +71,8 @@ def _settings(app: Redrive, queues: str, pool: str) -> Iterator[str]:
     except KeyError as error:
         yield f"queue {error} is not in the topology"
     found = list(settings_found(app, concurrency.get_implementation(pool or app.conf.worker_pool)))
+    for words in unused_settings(app):
+        click.echo(words)
     yield from found or _fine("settings: OK")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workers import pools
 from workers.errors import UnsafeTaskError
-from workers.setting_checks import unsafe_settings
+from workers.setting_checks import unsafe_options, unsafe_settings
 from workers.task_checks import BUILT_IN, unsafe_task
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def settings_found(app: Redrive, pool_class: type, controller: Any = None) -> It
     environment = app.environment
     yield from unsafe_settings(app)
     yield from pools.unsafe_pool(pool_class, controller)
+    if controller is not None:
+        yield from unsafe_options(controller)
     # The broker would dead-letter it before the row's bound is reached, without a reason of ours.
     for queue in environment.topology.queues:
         if queue.type == "quorum" and environment.worker.crash_bound > queue.delivery_limit:
@@ -48,7 +50,12 @@ def settings_found(app: Redrive, pool_class: type, controller: Any = None) -> It
             )
 
 
-def refuse_unsafe_settings(app: Redrive, pool_class: type, controller: Any = None) -> None:
-    """Raises UnsafeTaskError, naming the setting."""
-    if found := list(settings_found(app, pool_class, controller)):
+def refuse_unsafe(app: Redrive, pool_class: type, controller: Any) -> None:
+    """All that can be said before there is a connection, at once.
+
+    Raises:
+        UnsafeTaskError: naming each task and setting.
+    """
+    found = [*settings_found(app, pool_class, controller), *tasks_found(app.tasks, controller.time_limit)]
+    if found:
         raise UnsafeTaskError("; ".join(found))

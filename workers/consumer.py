@@ -18,7 +18,7 @@ from celery.worker.consumer.tasks import Tasks
 from topology import exits
 from topology.backoff import Backoff, Waiting
 from workers import parsing
-from workers.checks import refuse_unsafe_settings, refuse_unsafe_tasks
+from workers.checks import refuse_unsafe, refuse_unsafe_tasks
 from workers.comparing import refuse_unfit_queues
 from workers.errors import UnsafeTaskError
 from workers.guard import Guard
@@ -26,6 +26,7 @@ from workers.ledger import Ledger
 from workers.outcomes import Returned
 from workers.pacing import Pace
 from workers.request import RedriveRequest
+from workers.setting_checks import unused_settings
 from workers.threads.pool import TaskPool as Threads
 from workers.unexpected import Containment, UnexpectedError
 
@@ -64,10 +65,10 @@ class RedriveConsumer(Consumer):
         self._pace = Pace()
         super().__init__(*args, **kwargs)
         self.refuse(
-            lambda: refuse_unsafe_settings(self.app, type(self.pool), self.controller),
-            SystemExit(exits.FAILED),
+            lambda: refuse_unsafe(self.app, type(self.pool), self.controller), SystemExit(exits.FAILED)
         )
-        self.refuse(self._refuse_tasks, SystemExit(exits.FAILED))
+        for words in unused_settings(self.app):
+            logger.warning(words, extra={"action": "setting_unused"})
         expected = (*self.connection_errors, *self.channel_errors)
         self.containment = Containment(self.loop, expected)
         self.loop: Callable[..., Any] = self.containment.run
@@ -83,12 +84,12 @@ class RedriveConsumer(Consumer):
             logger.critical("refused to start: %s", error)
             raise end from None
 
-    def _refuse_tasks(self) -> None:
-        refuse_unsafe_tasks(self.app.tasks, self.controller.time_limit)
-
     def update_strategies(self) -> None:
         """Celery's, at each connection. Tasks that were registered meanwhile are checked like the others."""
-        self.refuse(self._refuse_tasks, WorkerShutdown(exits.FAILED))
+        self.refuse(
+            lambda: refuse_unsafe_tasks(self.app.tasks, self.controller.time_limit),
+            WorkerShutdown(exits.FAILED),
+        )
         super().update_strategies()
 
     def start(self) -> None:

@@ -29,6 +29,12 @@ ON = {
     "worker_detect_quorum_queues": "quorum queues know no common prefetch, so consuming would fail",
 }
 REMOVE = "remove it from the configuration"
+# Settings of Celery's that change nothing here, and what does instead.
+NOT_USED = {
+    "worker_eta_task_limit": (None, "delays wait in the broker"),
+    "worker_disable_prefetch": (False, "prefetch is a field of the queue in the topology"),
+    "task_retry_on_worker_lost": (False, "REDRIVE_WORKER_CRASH_BOUND says how often"),
+}
 
 
 def unsafe_settings(app: Redrive) -> Iterator[str]:
@@ -42,6 +48,31 @@ def unsafe_settings(app: Redrive) -> Iterator[str]:
     yield from _queues(app)
     if conf.worker_consumer != CONSUMER or not isinstance(app.amqp, RedriveAMQP):
         yield f"worker_consumer or amqp_cls is not Redrive's: no message would be checked; {REMOVE}"
+
+
+def unused_settings(app: Redrive) -> Iterator[str]:
+    """What is set and has no effect: no loss, but somebody may count on it."""
+    conf = app.conf
+    for name, (default, instead) in NOT_USED.items():
+        if conf[name] != default:
+            yield f"{name} has no effect: {instead}; {REMOVE}"
+    if conf.worker_prefetch_multiplier != max(queue.prefetch for queue in app.environment.topology.queues):
+        yield f"worker_prefetch_multiplier has no effect: prefetch is a field of each queue; {REMOVE}"
+
+
+def unsafe_options(controller: Any) -> Iterator[str]:
+    """The findings about options of a worker that starts, Celery's `WorkController`."""
+    conf = controller.app.conf
+    for name, given, configured, instead in (
+        ("--time-limit", controller.time_limit, conf.task_time_limit, "TIME_LIMIT_S"),
+        ("--soft-time-limit", controller.soft_time_limit, conf.task_soft_time_limit, "SOFT_TIME_LIMIT_S"),
+    ):
+        # Every task has the configured limit, and a task's own goes before the option.
+        if configured and given != configured:
+            yield (
+                f"{name} is {given:g} s, and would have no effect beside the {configured:g} s of every task; "
+                f"set REDRIVE_WORKER_{instead}"
+            )
 
 
 def _broker(app: Redrive) -> Iterator[str]:

@@ -47,6 +47,8 @@ def unsafe_task(task: Any, time_limit: float | None) -> Iterator[str]:
         yield f"compression is {compression!r}: workers read gzip and bzip2; remove it"
     if task.Strategy != STRATEGY:
         yield "it has a Strategy of its own, which is not used; remove it"
+    if isinstance(task, RedriveTask) and task.Request != RedriveTask.Request:
+        yield "it has a Request class of its own, which is not used; remove it"
     try:
         queue = routed_to(task)
     except (QueueNotFound, UnknownQueueError) as error:

@@ -119,3 +119,47 @@ def test_adopted_it_does_the_same_and_its_bad_jobs_are_dead_letters_with_their_r
     assert database.fetch(rows)[1]["body"] == NO_JOB
     states = "select state, count(*) as jobs from redrive.jobs group by state"
     assert {row["state"]: row["jobs"] for row in database.fetch(states)} == {"SUCCEEDED": 16, "DEAD": 2}
+
+
+OVERRIDES = (
+    ("shop/base.py", "    abstract = True", "    abstract = True\n    acks_on_failure_or_timeout = True"),
+    ("shop/tasks/orders.py", "@shared_task\ndef price", "@shared_task(acks_late=False)\ndef price"),
+    ("shop/tasks/orders.py", "max_retries=5", "max_retries=None"),
+    ("shop/tasks/reports.py", '"reports.nightly"', '"reports.nightly"\n    time_limit = 7200'),
+    ("shop/tasks/mails.py", "expires=3600", "expires=3600, serializer='pickle'"),
+    ("shop/app.py", '"reports.*": {"queue": "mails"}', '"reports.*": {"queue": "reprots"}'),
+    ("shop/app.py", "app.conf.update(", "app.conf.update(\n    task_publish_retry=False,"),
+    (
+        "shop/app.py",
+        "app.conf.update(",
+        "app.conf.update(\n    task_annotations={'*': {'mandatory': 0}},",
+    ),
+)
+REFUSED = (
+    "task shop.tasks.orders.charge: acks_on_failure_or_timeout is on",
+    "task reports.nightly: acks_on_failure_or_timeout is on",
+    "task shop.tasks.orders.price: acks_late is off",
+    "task shop.tasks.orders.charge: max_retries is None",
+    "task reports.nightly: its queue is not in the topology",
+    "task shop.tasks.mails.send: serializer is 'pickle'",
+    "task_routes sends 'reports.*' to queue 'reprots', which is not in the topology",
+    "task_publish_retry is off",
+    "task shop.tasks.orders.note: mandatory is off",
+)
+
+
+def test_adopted_it_is_refused_for_what_its_tasks_override(
+    tmp_path: Path, vhost: Vhost, database: Database, processes: Processes
+) -> None:
+    shop = adopted(tmp_path, vhost, database, processes)
+    for file, old, new in OVERRIDES:
+        text = (shop.code / file).read_text()
+        assert old in text
+        (shop.code / file).write_text(text.replace(old, new))
+    checked = shop.command("workers", "check", "-A", "shop.app", code=1)
+    worker = shop.worker(ready=False)
+    assert worker.wait(60) == 1
+    for finding in REFUSED:
+        assert f"\n{finding}" in checked
+        assert finding in worker.log
+    assert "Traceback" not in worker.log

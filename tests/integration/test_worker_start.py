@@ -167,6 +167,7 @@ def test_an_unsafe_task_is_refused_by_name_and_setting(work: Work, tmp_path: Pat
             "max_tasks_per_child does nothing",
         ),
         (("-Q", "wokr"), "wokr"),
+        (("--time-limit", "60"), "--time-limit is 60 s, and would have no effect"),
     ],
 )
 def test_an_unsafe_option_is_refused(work: Work, arguments: tuple[str, ...], said: str) -> None:

@@ -45,12 +45,13 @@ class Shop:
         }
         return mine | self.settings
 
-    def worker(self, *arguments: str) -> Process:
-        """`celery -A shop.app worker`, consuming when this returns."""
+    def worker(self, *arguments: str, ready: bool = True) -> Process:
+        """`celery -A shop.app worker`; consuming when this returns, unless told otherwise."""
         name = f"{self.code.name}-{len(self.processes.started)}@test"
         argv = [*PYTHON_M, "celery", "-A", "shop.app", "worker", "-n", name, "-c", "2", "-l", "INFO"]
         process = self.processes.start("worker", [*argv, *arguments], self.environment)
-        process.wait_for_log("ready.", 60)
+        if ready:
+            process.wait_for_log("ready.", 60)
         return process
 
     def python(self, *arguments: str) -> str:

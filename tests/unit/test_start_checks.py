@@ -14,6 +14,7 @@ from topology.spec import WorkQueue
 from workers.celery_app import Redrive
 from workers.checks import refuse_unsafe_tasks, settings_found, tasks_found
 from workers.errors import UnsafeTaskError
+from workers.setting_checks import unused_settings
 from workers.task import RedriveTask
 
 HARD_S = 900.0
@@ -124,12 +125,27 @@ def test_what_loses_nothing_is_let_be(settings: dict[str, Any]) -> None:
         ({"serializer": "pickle"}, "serializer is 'pickle'"),
         ({"compression": "zstd"}, "compression is 'zstd'"),
         ({"Strategy": "celery.worker.strategy:other"}, "it has a Strategy of its own"),
+        ({"Request": "celery.worker.request:Request"}, "it has a Request class of its own"),
         ({"base": Task}, "its base class is not RedriveTask"),
     ],
 )  # fmt: skip
 def test_a_task_is_refused_by_its_name_and_setting(options: dict[str, Any], said: str) -> None:
     found = found_of_a_task(**options)
     assert any(finding.startswith(f"task a.task: {said}") for finding in found), found
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"worker_prefetch_multiplier": 2}, "worker_prefetch_multiplier has no effect"),
+        ({"worker_eta_task_limit": 10}, "worker_eta_task_limit has no effect"),
+        ({"worker_disable_prefetch": True}, "worker_disable_prefetch has no effect"),
+        ({"task_retry_on_worker_lost": True}, "task_retry_on_worker_lost has no effect"),
+    ],
+)
+def test_a_setting_without_an_effect_is_told(settings: dict[str, Any], said: str) -> None:
+    assert [words.startswith(said) for words in unused_settings(app_with(**settings))] == [True]
+    assert list(unused_settings(app_with())) == []
 
 
 def test_the_same_said_of_all_tasks_is_told_once() -> None:
