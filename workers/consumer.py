@@ -28,6 +28,7 @@ from workers.pacing import Pace
 from workers.request import RedriveRequest
 from workers.setting_checks import unused_settings
 from workers.threads.pool import TaskPool as Threads
+from workers.timers import Sweeping
 from workers.unexpected import Containment, UnexpectedError
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Guarding(bootsteps.StartStopStep):
         if c.ledger.session == 0:  # later, a lost connection is no time to give up
             c.refuse(lambda: refuse_unfit_queues(c.app), WorkerShutdown(exits.FAILED))
         c.ledger.session += 1
+        c.ledger.processes = c.pool.num_processes
         topology, processes = c.app.environment.topology, c.pool.num_processes
         c.task_consumer.paused = c.guard.paused
         c.task_consumer.windows = {queue.name: queue.prefetch * processes for queue in topology.queues}
@@ -74,6 +76,7 @@ class RedriveConsumer(Consumer):
         self.loop: Callable[..., Any] = self.containment.run
         self.ledger = Ledger(self.app.environment, self.hostname)
         self.guard = Guard(self, self.ledger)
+        self._sweeping = Sweeping()
 
     @staticmethod
     def refuse(check: Callable[[], None], end: BaseException) -> None:
@@ -124,6 +127,7 @@ class RedriveConsumer(Consumer):
 
     def register_with_event_loop(self, hub: Any) -> None:
         super().register_with_event_loop(hub)
+        self._sweeping.start(hub)
         # Celery resets the hub at each reconnect: registered once, it would be deaf afterwards.
         hub.add_reader(self.ledger.fd, self.guard.on_replies)
         self.guard.on_replies()
