@@ -69,8 +69,9 @@ class Books:
         )
 
     @property
-    def holds(self) -> bool:
-        return bool(self._held)
+    def held(self) -> int:
+        """Jobs that run here or wait for a pool process, and those whose end is not on record yet."""
+        return len(self._held)
 
     def take(self, items: Sequence[Item]) -> None:
         for item in items:

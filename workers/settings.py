@@ -27,7 +27,9 @@ class WorkerSettings(BaseSettings):
     lease_s: float = Field(default=30, gt=0, le=3600, description="a claim holds its job so long")
     renew_s: float = Field(default=10, gt=0, le=1200, description="and is renewed so often")
     crash_bound: int = Field(default=3, ge=1, le=100, description="attempts that may end in a lost process")
-    batch_ms: float = Field(default=2, ge=0, le=1000, description="claims and completions gather so long")
+    batch_ms: float = Field(
+        default=2, ge=0, le=1000, description="claims and completions gather so long, or 5 times that"
+    )
     soft_time_limit_s: float = Field(
         default=840, gt=0, le=604_800, description="default soft limit of a task"
     )
