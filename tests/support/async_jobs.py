@@ -44,7 +44,7 @@ def line(path: str, text: str) -> None:
 @app.task(bind=True, name="a.backends")
 async def backends(self: RedriveTask) -> list[int]:
     first, second = await asyncio.gather(self.pool.fetch(BACKEND), self.pool.fetch(BACKEND))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
     return [os.getpid(), first[0]["pid"], second[0]["pid"]]
 
 

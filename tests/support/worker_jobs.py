@@ -172,6 +172,37 @@ def overdue(self: RedriveTask) -> None:
             time.sleep(0.05)
 
 
+@app.task(bind=True, name="t.hangs", soft_time_limit=0.5, time_limit=1)
+def hangs(self: RedriveTask, key: str) -> None:
+    """In one call that no thread comes back from in time."""
+    time.sleep(120)
+
+
+@app.task(bind=True, name="t.zombie", soft_time_limit=1, time_limit=1.5)
+def zombie(self: RedriveTask, key: str, path: str) -> None:
+    """Has begun its effect when its attempt is ended, swallows all that tells it so, and commits."""
+    try:
+        with self.once(f"{key}-{self.attempt_number}") as tx:
+            tx.execute(MARK, f"{key}-{self.attempt_number}", self.request.id)
+            with contextlib.suppress(BaseException):
+                time.sleep(2.8)
+    except BaseException as error:
+        with open(path, "a") as file:
+            file.write(f"{type(error).__name__}\n")
+        raise
+
+
+@app.task(bind=True, name="t.steps")
+def steps(self: RedriveTask, key: str, path: str) -> None:
+    """Four seconds in which it can be interrupted, then its effect."""
+    with open(path, "a") as file:
+        file.write(f"{self.request.id}\n")
+    for _ in range(80):
+        time.sleep(0.05)
+    with self.once(key) as tx:
+        tx.execute(MARK, key, self.request.id)
+
+
 @app.task(bind=True, name="t.exit")
 def leave(self: RedriveTask) -> None:
     raise SystemExit(3)

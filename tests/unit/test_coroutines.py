@@ -57,7 +57,7 @@ def test_an_async_hook_is_refused(app: Redrive, hook: str) -> None:
 
 def test_an_async_task_can_be_called_and_applied_outside_of_a_worker(app: Redrive) -> None:
     async def add(x: int, y: int) -> int:
-        await asyncio.sleep(0)
+        await asyncio.get_running_loop().run_in_executor(None, nothing)
         return x + y
 
     task = app.task(name="u.add", lazy=False, shared=False)(add)

@@ -15,7 +15,7 @@ from workers.threads.job import Job
 from workers.threads.slot import Ended
 
 # A thread whose attempt was ended is told so again this often …
-INSIST_S = 0.5
+INSIST_S = 1.0
 # … and given up after so long.
 GIVE_UP_S = 5.0
 

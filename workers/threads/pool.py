@@ -52,6 +52,8 @@ class TaskPool(BasePool):
     def on_start(self) -> None:
         # One connection for each job, and one for what a job writes beside its transaction.
         loop.serve(self.limit + 1)
+        # Started by a job, it could be hit by what interrupts the job: see workers/threads/slot.py.
+        loop.thread()
         self._free = [Slot(number, self._begin, self._done) for number in range(1, self.limit + 1)]
         for slot in self._free:
             slot.start()

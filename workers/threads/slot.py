@@ -2,7 +2,9 @@
 
 The interruption is an exception that the interpreter raises in the thread between two bytecodes
 (https://docs.python.org/3/c-api/init.html#c.PyThreadState_SetAsyncExc): a thread that waits in C code, such
-as `time.sleep` or a socket, meets it when it comes back from there.
+as `time.sleep` or a socket, meets it when it comes back from there. Up to CPython 3.11 at least, a thread
+that is just being started has its starter's number, and is hit in its place: it ends, and its starter waits
+for it until it is given up.
 """
 
 from __future__ import annotations
