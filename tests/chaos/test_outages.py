@@ -34,9 +34,9 @@ def work(vhost: Vhost, database: Database, processes: Processes) -> Work:
 class Load:
     """Jobs in one worker of two pool processes, and what must hold of them at the end."""
 
-    def __init__(self, work: Work, path: Path, count: int = 24) -> None:
+    def __init__(self, work: Work, path: Path, count: int = 24, pool: str = "prefork") -> None:
         self.work, self.path = work, path
-        self.worker = work.start()
+        self.worker = work.start("--pool", pool)
         work.result(work.submit("t.add", x=1, y=1))  # from now on with the full window
         self.marks = [work.submit("t.mark", key=f"k{n}", seconds=0.4, path=str(path)) for n in range(count)]
         self.flaky = [work.submit("t.flaky", fail=1) for _ in range(4)]
@@ -97,6 +97,10 @@ class Stoppable:
             getattr(self._servers, f"stop_{name}")()
             self._stopped.add(name)
 
+    def set_memory_limit(self, share: str) -> None:
+        """Of the broker, as a share of the machine's; over it the alarm stops whoever publishes."""
+        self._servers.rabbitmqctl("set_vm_memory_high_watermark", share)
+
     def start(self, *names: str) -> None:
         for name in names or sorted(self._stopped):
             getattr(self._servers, f"start_{name}")()
@@ -117,8 +121,9 @@ def stoppable(servers: Servers) -> Iterator[Stoppable]:
 
 
 @pytest.mark.timeout(300)
-def test_postgres_is_stopped_under_load(work: Work, stoppable: Stoppable, tmp_path: Path) -> None:
-    load = Load(work, tmp_path / "runs")
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_postgres_is_stopped_under_load(work: Work, stoppable: Stoppable, tmp_path: Path, pool: str) -> None:
+    load = Load(work, tmp_path / "runs", pool=pool)
     stoppable.stop("database")
     some_seconds()
     stoppable.start()
@@ -252,4 +257,30 @@ def test_a_long_job_whose_connections_are_all_closed_runs_once(work: Work, tmp_p
     assert work.database.value("select count(*) from redrive.sample_emails") == 1
     assert [attempt["outcome"] for attempt in work.attempts(job)] == ["succeeded"]
     assert work.letters() == []
+    assert worker.exit_code is None
+
+
+@pytest.mark.timeout(240)
+def test_a_memory_alarm_stops_what_is_published_and_nothing_else(work: Work, stoppable: Stoppable) -> None:
+    worker = work.start()
+    work.result(work.submit("t.add", x=1, y=1))
+    retried = [work.submit("t.flaky_slow", fail=1) for _ in range(2)]
+    eventually(lambda: all(work.job(job)["state"] == "RUNNING" for job in retried), 20, "they run")
+    others = [work.submit("t.add", x=n, y=n) for n in range(6)]
+    stoppable.set_memory_limit("0.000001")
+    try:
+        worker.wait_for_log("action=ladder_publish_failed", 60)
+        for job in others:
+            work.until(job, "SUCCEEDED", 60)
+        for job in retried:
+            assert work.job(job)["state"] == "RETRYING"
+        assert [line for line in loud(worker) if "broker's alarm" in line], "it says what it waits for"
+    finally:
+        stoppable.set_memory_limit("0.4")
+    for job in retried:
+        work.until(job, "SUCCEEDED", 90)
+        assert [attempt["outcome"] for attempt in work.attempts(job)] == ["retry", "succeeded"]
+    work.until_settled(60)
+    assert work.letters() == []
+    assert len(loud(worker)) < MOST_LINES
     assert worker.exit_code is None
