@@ -125,9 +125,12 @@ def run(name: str, task_id: str, request: dict[str, Any], body: tuple[Any, Any, 
     args, kwargs, embed = body
     # Only what the protocol knows: other keys would overwrite fields of the request.
     embed = {key: embed[key] for key in EMBEDDED if key in (embed or {})}
+    ticket = request["redrive"]
+    # What Celery does not know is `request.headers` to the task, and may be passed on to other tasks.
+    request = {key: value for key, value in request.items() if not str(key).startswith("redrive")}
     request |= {"args": args, "kwargs": kwargs, "is_eager": False, **embed}
     task = current_app.tasks[name]
-    attempt = Attempt(request["redrive"], embed, task, request.get("retries") or 0)
+    attempt = Attempt(ticket, embed, task, request.get("retries") or 0)
     token = _current.set(attempt)
     try:
         with loop.lending_to(attempt):

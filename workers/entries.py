@@ -31,7 +31,7 @@ Item = Arrival | Finished | Postponed | Started
 class Reply:
     """What the main thread does with an arrival now. `drop`: nothing, the broker delivers it again."""
 
-    kind: Literal["run", "ack", "reject", "drop", "pause", "resume", "failed"]
+    kind: Literal["run", "ack", "reject", "drop", "pause", "resume", "widen", "failed"]
     arrival: Arrival | None = None
     detail: str = ""
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from workers.ledger import Ledger
 
 logger = logging.getLogger(__name__)
-# A message whose time has nearly come runs now: the ladder's shortest way is a tick.
-NEARLY_S = 0.05
+# The broker's timers count whole milliseconds.
+NEARLY_S = 0.001
 # Between the hard time limit and the end of the lease: to kill the process and to record.
 GRACE_S = 30.0
 
@@ -255,6 +255,9 @@ class Guard:
                 self.paused = False
                 if consumer is not None and not self._consumer.closing:
                     consumer.resume()
+            case "widen":
+                if consumer is not None and not self._consumer.closing:
+                    consumer.widen()
             case "failed":
                 state.should_terminate = self._consumer.controller.exitcode = 1
 

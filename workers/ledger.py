@@ -172,7 +172,7 @@ class Ledger:
         publisher = Publisher(broker.address, f"redrive-ledger {self._worker}")
         await publisher.start()
         terms = Terms(self._worker, settings.lease_s, settings.crash_bound)
-        returns = Returns(publisher, broker.time_scale, self._current)
+        returns = Returns(publisher, broker.time_scale, self._current, lambda: self._reply(Reply("widen")))
         books = Books(
             self._environment.topology, terms, broker.time_scale, returns, self._reply, self._bell.set
         )

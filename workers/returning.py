@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from topology.backoff import Backoff
 from topology.broker_errors import NotPublishable
@@ -20,6 +20,9 @@ from workers.arrival import Arrival
 logger = logging.getLogger(__name__)
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 15.0
+# Said again after so long while messages cannot go out, doubled each time, whatever their number.
+FIRST_QUIET_S = 15.0
+LONGEST_QUIET_S = 300.0
 
 Build = Callable[[str, int | None], Message]  # (token, due_ms) -> message
 
@@ -38,12 +41,21 @@ class Returns:
     Args:
         time_scale: real time per nominal delay.
         current: whether an arrival's connection still lives; asked between two tries.
+        held_back: told that a message cannot go out yet, so that it does not stop those behind it.
     """
 
-    def __init__(self, publisher: Publisher, time_scale: float, current: Callable[[Arrival], bool]) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        time_scale: float,
+        current: Callable[[Arrival], bool],
+        held_back: Callable[[], None],
+    ) -> None:
         self._publisher = publisher
         self._time_scale = time_scale
         self.current = current
+        self._held_back = held_back
+        self._trouble = _Trouble()
 
     async def tell(self, queue: str, message: Message, token: str) -> None:
         """Publish once, to a work queue.
@@ -62,27 +74,57 @@ class Returns:
         """
         due = time.monotonic() + delay_s * self._time_scale
         backoff = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
-        while True:
-            left_s = max(due - time.monotonic(), 0.0) / self._time_scale
-            token = str(uuid4())
-            try:
-                way = route(queue, left_s, time_scale=self._time_scale, now_ms=int(time.time() * 1000))
-                message = build(token, way.due_ms)
-            except Exception as error:
-                # Built from what others wrote: whatever is wrong with it ends this message alone.
-                raise UnsendableError(f"{type(error).__name__}: {error}") from error
-            try:
-                await self._publisher.publish(way.exchange, way.routing_key, message, token)
-            except NotPublishable:
-                raise
-            except TopologyError as error:
-                wait_s = backoff.next_s()
-                logger.warning(
-                    "not sent to the ladder, tried again in %.1f s: %s", wait_s, error,
-                    extra=arrival.log_fields("ladder_publish_failed"),
-                )  # fmt: skip
-            else:
-                return
-            await asyncio.sleep(wait_s)
-            if not self.current(arrival):
-                raise StaleArrivalError("the connection that delivered this message is gone")
+        try:
+            while True:
+                left_s = max(due - time.monotonic(), 0.0) / self._time_scale
+                token = str(uuid4())
+                try:
+                    way = route(queue, left_s, time_scale=self._time_scale, now_ms=int(time.time() * 1000))
+                    message = build(token, way.due_ms)
+                except Exception as error:
+                    # Built from what others wrote: whatever is wrong with it ends this message alone.
+                    raise UnsendableError(f"{type(error).__name__}: {error}") from error
+                try:
+                    await self._publisher.publish(way.exchange, way.routing_key, message, token)
+                except NotPublishable:
+                    raise
+                except TopologyError as error:
+                    self._trouble.met(arrival, error)
+                    self._held_back()
+                else:
+                    self._trouble.over(arrival)
+                    return
+                await asyncio.sleep(backoff.next_s())
+                if not self.current(arrival):
+                    raise StaleArrivalError("the connection that delivered this message is gone")
+        finally:
+            self._trouble.stuck.discard(arrival.token)
+
+
+class _Trouble:
+    """Says that messages cannot go out: each kind of error at once, then ever more rarely."""
+
+    def __init__(self) -> None:
+        self.stuck: set[UUID] = set()
+        self._kinds: set[type[TopologyError]] = set()
+        self._quiet_s, self._quiet_until = FIRST_QUIET_S, 0.0
+
+    def met(self, arrival: Arrival, error: TopologyError) -> None:
+        self.stuck.add(arrival.token)
+        now = time.monotonic()
+        if type(error) in self._kinds and now < self._quiet_until:
+            return
+        self._kinds.add(type(error))
+        self._quiet_until = now + self._quiet_s
+        self._quiet_s = min(self._quiet_s * 2, LONGEST_QUIET_S)
+        logger.warning(
+            "not sent to the ladder, tried again until it is: %s", error,
+            extra=arrival.log_fields("ladder_publish_failed") | {"waiting": len(self.stuck)},
+        )  # fmt: skip
+
+    def over(self, arrival: Arrival) -> None:
+        """It is sent."""
+        if self.stuck == {arrival.token}:
+            self._kinds.clear()
+            self._quiet_s = FIRST_QUIET_S
+            logger.info("messages go to the ladder again", extra={"action": "ladder_publish_resumed"})
