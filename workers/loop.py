@@ -28,6 +28,8 @@ class _Process:
     pool_max: int = POOL_MAX
     thread: LoopThread | None = None
     databases: dict[Any, Database] = field(default_factory=dict)  # one for each app
+    # Kept: what collecting it closes, the parent still uses.
+    parents: _Process | None = None
 
 
 _process = _Process(threading.Lock())
@@ -35,7 +37,7 @@ _process = _Process(threading.Lock())
 
 def _forget() -> None:
     global _process
-    _process = _Process(threading.Lock())
+    _process = _Process(threading.Lock(), parents=_process)
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -40,19 +40,6 @@ def ended_or_dead(work: Work, worker: Process, job: str) -> bool:
     return worker.exit_code is not None or bool(work.job(job)["state"] == "DEAD")
 
 
-def supervised(
-    work: Work, job: str, *, concurrency: int, app: str = "tests.support.worker_jobs"
-) -> list[int | None]:
-    """Start workers, one when the last has ended, until the job is dead; their exit codes."""
-    codes: list[int | None] = []
-    while work.job(job)["state"] != "DEAD":
-        assert len(codes) < 8, "it ends one worker after the other"
-        worker = work.start(*THREADS, app=app, concurrency=concurrency, ready=False)
-        eventually(partial(ended_or_dead, work, worker, job), 60, "the worker ends, or the job is dead")
-        codes.append(worker.exit_code)
-    return codes
-
-
 def test_a_thread_that_does_not_come_back_ends_its_worker_which_finishes_the_rest(
     work: Work, tmp_path: Path
 ) -> None:
@@ -86,34 +73,43 @@ def test_a_thread_past_its_hard_limit_can_neither_complete_its_job_nor_have_an_e
     assert work.result(work.submit("t.add", x=1, y=1)) == 2, "they are used again"
 
 
-@pytest.mark.timeout(240)
 def test_a_job_whose_threads_never_come_back_is_dead_at_the_bound(work: Work) -> None:
+    worker = work.start(*THREADS, concurrency=4)
     bad = work.submit("t.hangs", key="k")
     good = [work.submit("t.mark", key=f"k{n}") for n in range(6)]
-    codes = supervised(work, bad, concurrency=1)
-    assert set(codes) <= {exits.RESTART, None}
-    assert codes.count(exits.RESTART) >= 2
-    assert (work.job(bad)["reason"], work.job(bad)["crashes"]) == ("hard_timeout", 3)
-    work.start(*THREADS)  # the last one has given up its only thread
+    assert work.until(bad, "DEAD", 40)["reason"] == "hard_timeout"
+    assert work.job(bad)["crashes"] == 3
     for job in good:
         work.until(job, "SUCCEEDED")
     work.until_letters(1)
+    assert worker.wait(40) == exits.RESTART
 
 
-@pytest.mark.timeout(240)
-def test_a_coroutine_that_ignores_both_limits_is_dead_at_the_bound(work: Work) -> None:
+@pytest.mark.parametrize(("pool", "code"), [("prefork", None), ("threads", exits.RESTART)])
+def test_a_coroutine_that_ignores_both_limits_is_dead_at_the_bound(
+    work: Work, pool: str, code: int | None
+) -> None:
+    worker = work.start("--pool", pool, app=ASYNC, concurrency=4)
     bad = work.submit("a.stubborn")
-    codes = supervised(work, bad, concurrency=1, app=ASYNC)
-    assert codes.count(exits.RESTART) >= 2
-    assert (work.job(bad)["reason"], work.job(bad)["crashes"]) == ("hard_timeout", 3)
+    assert work.until(bad, "DEAD", 40)["reason"] == "hard_timeout"
+    assert work.job(bad)["crashes"] == 3
+    if code is None:
+        assert work.result(work.submit("a.tasks")) == 1
+        assert worker.exit_code is None
+    else:
+        assert worker.wait(40) == code
 
 
 @pytest.mark.timeout(240)
 def test_a_job_that_takes_the_process_down_is_dead_at_the_bound_and_no_other(work: Work) -> None:
     good = [work.submit("t.mark", key=f"k{n}") for n in range(6)]
     bad = work.submit("t.kill")
-    codes = supervised(work, bad, concurrency=4)
-    assert set(codes) <= {-signal.SIGKILL, None}
+    for _ in range(8):
+        worker = work.start(*THREADS, ready=False)
+        eventually(partial(ended_or_dead, work, worker, bad), 60, "the worker ends, or the job is dead")
+        if work.job(bad)["state"] == "DEAD":
+            break
+        assert worker.exit_code == -signal.SIGKILL
     for job in good:
         work.until(job, "SUCCEEDED", 60)
     assert work.job(bad)["reason"] == "worker_lost"

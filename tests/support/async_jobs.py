@@ -284,3 +284,7 @@ def sync_long(self: RedriveTask, path: str) -> None:
     line(path, "begun")
     for _ in range(600):
         time.sleep(0.1)
+
+
+# Used before the fork, the package's own loop and pool are made anew after it.
+WARM = app.tasks["a.plain"](1), app.tasks["a.plain"].database.fetch(BACKEND)
