@@ -16,7 +16,7 @@ from tests.support.processes import Process, Processes
 from tests.support.proxy import TcpProxy
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
-from tests.support.work import Work
+from tests.support.work import Work, runs
 from topology import exits
 
 THREADS = ("--pool", "threads")
@@ -26,14 +26,6 @@ ASYNC = "tests.support.async_jobs"
 @pytest.fixture
 def work(vhost: Vhost, database: Database, processes: Processes) -> Work:
     return Work(vhost, database, processes)
-
-
-def effects(work: Work) -> int:
-    return int(work.database.value("select count(*) from redrive.sample_emails"))
-
-
-def runs(path: Path) -> Counter[str]:
-    return Counter(line.split()[0] for line in path.read_text().splitlines()) if path.exists() else Counter()
 
 
 def ended_or_dead(work: Work, worker: Process, job: str) -> bool:
@@ -66,7 +58,7 @@ def test_a_thread_past_its_hard_limit_can_neither_complete_its_job_nor_have_an_e
     job = work.submit("t.zombie", key="late", path=str(path))
     assert work.until(job, "DEAD", 60)["reason"] == "hard_timeout"
     eventually(lambda: worker.log.count("action=thread_back") == 3, 30, "its threads come back")
-    assert effects(work) == 0
+    assert work.effects() == 0
     # Refused at the commit, or interrupted before it.
     assert set(path.read_text().split()) <= {"LostClaimError", "Ended"}
     assert worker.exit_code is None
@@ -113,7 +105,7 @@ def test_a_job_that_takes_the_process_down_is_dead_at_the_bound_and_no_other(wor
     for job in good:
         work.until(job, "SUCCEEDED", 60)
     assert work.job(bad)["reason"] == "worker_lost"
-    assert effects(work) == len(good)
+    assert work.effects() == len(good)
     work.until_letters(1)
 
 
@@ -140,7 +132,7 @@ def test_a_cold_stop_gives_back_what_it_ends(work: Work, tmp_path: Path) -> None
     work.start(*THREADS)
     work.until(job, "SUCCEEDED", 60)
     assert work.job(job)["crashes"] == 0
-    assert effects(work) == 1
+    assert work.effects() == 1
 
 
 def test_lost_connections_are_survived_and_nothing_runs_twice(
@@ -158,7 +150,7 @@ def test_lost_connections_are_survived_and_nothing_runs_twice(
     work.database.cut_connections()
     for job in jobs:
         work.until(job, "SUCCEEDED", 60)
-    assert effects(work) == len(jobs)
+    assert work.effects() == len(jobs)
     assert {job: work.job(job)["crashes"] for job in jobs} == dict.fromkeys(jobs, 0)
     assert work.letters() == []
     assert worker.exit_code is None

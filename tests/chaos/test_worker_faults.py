@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from tests.support.processes import Process, Processes
 from tests.support.proxy import TcpProxy
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
-from tests.support.work import TIME_SCALE, Work
+from tests.support.work import TIME_SCALE, Work, runs
 from topology.address import AmqpAddress
 from topology.declare import apply, connection
 from topology.entities import compile_topology
@@ -31,14 +30,6 @@ def work(vhost: Vhost, database: Database, processes: Processes) -> Work:
     return Work(vhost, database, processes)
 
 
-def effects(work: Work) -> int:
-    return int(work.database.value("select count(*) from redrive.sample_emails"))
-
-
-def runs(path: Path) -> Counter[str]:
-    return Counter(line.split()[0] for line in path.read_text().splitlines()) if path.exists() else Counter()
-
-
 def test_a_killed_workers_job_is_finished_by_another_with_one_effect(work: Work, tmp_path: Path) -> None:
     path = tmp_path / "runs"
     first = work.start()
@@ -49,7 +40,7 @@ def test_a_killed_workers_job_is_finished_by_another_with_one_effect(work: Work,
     assert work.result(job) == "done"
     assert [attempt["outcome"] for attempt in work.attempts(job)] == ["lost", "succeeded"]
     assert work.attempts(job)[0]["reason"] == "worker_lost"
-    assert effects(work) == 1
+    assert work.effects() == 1
     work.until_settled()
 
 
@@ -66,7 +57,7 @@ def test_a_worker_that_is_told_to_stop_finishes_what_runs_and_gives_back_the_res
         assert work.result(job) == "done"
     assert set(runs(path).values()) == {1}, "none ran twice"
     assert all(work.job(job)["crashes"] == 0 for job in jobs)
-    assert effects(work) == len(jobs)
+    assert work.effects() == len(jobs)
 
 
 def test_cut_database_connections_are_survived(work: Work, tmp_path: Path) -> None:
@@ -78,7 +69,7 @@ def test_cut_database_connections_are_survived(work: Work, tmp_path: Path) -> No
         work.database.cut_connections()
     for job in jobs:
         work.until(job, "SUCCEEDED", 40)
-    assert effects(work) == len(jobs)
+    assert work.effects() == len(jobs)
     assert work.letters() == []
     assert worker.exit_code is None
 
@@ -108,7 +99,7 @@ def test_a_cold_shutdown_gives_back_what_it_kills(work: Work, tmp_path: Path) ->
     work.start()
     work.until(job, "SUCCEEDED")
     assert work.job(job)["crashes"] == 0
-    assert effects(work) == 1
+    assert work.effects() == 1
 
 
 def test_what_waited_in_a_killed_workers_hands_is_not_counted_as_a_crash(work: Work, tmp_path: Path) -> None:
@@ -125,7 +116,7 @@ def test_what_waited_in_a_killed_workers_hands_is_not_counted_as_a_crash(work: W
         assert work.result(job) == "done"
     assert {job: work.job(job)["crashes"] for job in jobs} == {job: int(job in running) for job in jobs}
     assert len(running) == 1
-    assert effects(work) == len(jobs)
+    assert work.effects() == len(jobs)
 
 
 def lost_or_dead(work: Work, worker: Process, job: str) -> bool:
@@ -148,7 +139,7 @@ def test_a_job_that_kills_the_worker_itself_is_dead_at_the_bound_and_no_other(wo
     for job in good:
         work.until(job, "SUCCEEDED")
     assert work.job(bad)["reason"] == "worker_lost"
-    assert effects(work) == len(good)
+    assert work.effects() == len(good)
     work.until_letters(1)
 
 
@@ -198,7 +189,7 @@ def test_postgres_away_for_a_while_burns_no_attempt(
     for job in jobs:
         work.until(job, "SUCCEEDED", 40)
         assert work.job(job)["crashes"] == 0
-    assert effects(work) == len(jobs)
+    assert work.effects() == len(jobs)
     assert work.letters() == []
     assert worker.log.count("waiting for the database") <= 5
 

@@ -10,23 +10,16 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.databases import Database
-from tests.support.processes import Process, Processes
+from tests.support.processes import Process
 from tests.support.shared import Places, Shared
-from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
-from tests.support.work import Work
+from tests.support.work import Work, shared_work
 from topology.headers import Attempt
 
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Work]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
-        work = Work(vhost, database, processes)
-        work.start()
-        return work
-
-    with places.shared(make) as shared:
+    with shared_work(places) as shared:
         yield shared
 
 

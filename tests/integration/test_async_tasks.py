@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.databases import Database
-from tests.support.processes import Process, Processes
+from tests.support.processes import Process
 from tests.support.shared import Places, Shared
-from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
-from tests.support.work import Work
+from tests.support.work import Work, shared_work
 
 APP = "tests.support.async_jobs"
 FORMS = ("plain", "partial", "decorated", "decorated_auto", "object", "shared", "based", "based_static")
@@ -26,12 +24,7 @@ def pool(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def shared(places: Places, pool: str) -> Iterator[Shared[Work]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
-        work = Work(vhost, database, processes)
-        work.start("--pool", pool, app=APP, concurrency=1)
-        return work
-
-    with places.shared(make) as shared:
+    with shared_work(places, "--pool", pool, app=APP, concurrency=1) as shared:
         yield shared
 
 

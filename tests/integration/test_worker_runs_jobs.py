@@ -8,12 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.databases import Database
-from tests.support.processes import Process, Processes
+from tests.support.processes import Process
 from tests.support.shared import Places, Shared
-from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
-from tests.support.work import TIME_SCALE, Work
+from tests.support.work import TIME_SCALE, Work, shared_work
 from topology.headers import ATTEMPT, Attempt
 from topology.names import step
 
@@ -25,12 +23,7 @@ def pool(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def shared(places: Places, pool: str) -> Iterator[Shared[Work]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
-        work = Work(vhost, database, processes)
-        work.start("--pool", pool)
-        return work
-
-    with places.shared(make) as shared:
+    with shared_work(places, "--pool", pool) as shared:
         yield shared
 
 

@@ -6,11 +6,16 @@ import importlib
 import json
 import sys
 import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.support.databases import Database
 from tests.support.processes import Process, Processes
+from tests.support.shared import Places, Shared
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 from topology.address import AmqpAddress
@@ -163,3 +168,25 @@ class Work:
             return state.get("messages", 1) == 0 and self.depth(QUEUE) == 0
 
         eventually(settled, deadline_s, "the work queue is settled")
+
+    def effects(self) -> int:
+        """How many effects of `t.mark` and the like there are."""
+        return int(self.database.value("select count(*) from redrive.sample_emails"))
+
+
+@contextmanager
+def shared_work(places: Places, *arguments: str, **options: Any) -> Iterator[Shared[Work]]:
+    """For a fixture of scope `module`: a worker started with `arguments` and `options`, see `Work.start`."""
+
+    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
+        work = Work(vhost, database, processes)
+        work.start(*arguments, **options)
+        return work
+
+    with places.shared(make) as shared:
+        yield shared
+
+
+def runs(path: Path) -> Counter[str]:
+    """How often each job wrote a line that begins with its id."""
+    return Counter(line.split()[0] for line in path.read_text().splitlines()) if path.exists() else Counter()
