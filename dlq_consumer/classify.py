@@ -17,6 +17,7 @@ from topology.spec import Topology
 
 NAME_CHARACTERS = 255
 DETAIL_CHARACTERS = 2_000
+_NO_TASK = {"undecodable", "malformed"}
 # What the broker itself writes into `x-death`. https://www.rabbitmq.com/docs/dlx
 _BROKER_REASONS = {"expired", "maxlen", "delivery_limit"}
 
@@ -115,7 +116,12 @@ def _in_canvas(checked: TaskMessage | Refusal | None) -> bool:
 
 
 def _is_of_this_death(reading: Reading, job: JobFacts | None) -> bool:
-    """Whether the row tells about this letter: its job is DEAD, in the generation that the message is of."""
+    """Whether the row tells about this letter: its job is DEAD, in the generation that the message is of.
+
+    What is no task message never was that job, whatever id it bears.
+    """
+    if isinstance(reading.checked, Refusal) and reading.checked.reason in _NO_TASK:
+        return False
     generation = reading.attempt.generation if reading.attempt else 1
     return job is not None and job.state == "DEAD" and job.generation == generation
 

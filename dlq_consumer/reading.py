@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from storage.text import safe_text
-from topology import delivery as task_delivery
 from topology.channel import Delivery
 from topology.deaths import Death, deaths
-from topology.delivery import Refusal, TaskMessage, check_delivery
+from topology.delivery import Refusal, TaskMessage, check_delivery, delivery_of
 from topology.headers import ATTEMPT, REPLAY, Attempt, parse_attempt
 from topology.identity import has_identity, letter_key
 from topology.wire import MalformedProperties, Properties, split
@@ -66,7 +65,7 @@ def read(
     history = deaths(properties)
     headers = _named(properties)
     died_at = history[0].time if history and history[0].count == 1 else None
-    checked = as_task(properties, delivery.body, known_tasks=known_tasks, now=died_at or now)
+    checked = _at_death(properties, delivery.body, known_tasks, died_at or now)
     token = headers.get(REPLAY)
     return Reading(
         dlq=dlq,
@@ -91,13 +90,17 @@ def as_task(
     now: datetime | None = None,
 ) -> TaskMessage | Refusal:
     """What a worker would read in it; see `topology.delivery.check_delivery`."""
-    return check_delivery(
-        task_delivery.Delivery(
-            properties.text("content_type"), properties.text("content_encoding"), _named(properties), body
-        ),
-        known_tasks=known_tasks,
-        now=now,
-    )
+    return check_delivery(delivery_of(properties, body), known_tasks=known_tasks, now=now)
+
+
+def _at_death(
+    properties: Properties, body: bytes, known_tasks: Collection[str] | None, at: datetime
+) -> TaskMessage | Refusal:
+    """The same at the time of death, which the broker tells to the second, rounded down."""
+    checked = as_task(properties, body, known_tasks=known_tasks, now=at)
+    if isinstance(checked, Refusal):
+        return checked
+    return as_task(properties, body, known_tasks=known_tasks, now=at + timedelta(seconds=1))
 
 
 def _named(properties: Properties) -> dict[str, object]:

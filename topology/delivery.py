@@ -14,6 +14,7 @@ from typing import Any, Literal
 from kombu.utils import json as kombu_json
 
 from topology.headers import ATTEMPT, DUE, LAST_ATTEMPT, Attempt, parse_attempt
+from topology.wire_properties import Properties
 
 JSON = "application/json"
 # Decompressed bodies beyond this are refused: a small message could else fill a worker's memory.
@@ -35,6 +36,12 @@ class Delivery:
     headers: Mapping[Any, Any]  # keys that are not UTF-8 stay bytes
     body: bytes
     decompressed: bool = False
+
+
+def delivery_of(properties: Properties, body: bytes) -> Delivery:
+    """The same from a property list that was cut by `topology.wire.split`."""
+    headers = {name: value for name, value in properties.headers_dict().items() if isinstance(name, str)}
+    return Delivery(properties.text("content_type"), properties.text("content_encoding"), headers, body)
 
 
 @dataclass(frozen=True)
@@ -95,10 +102,11 @@ def check_delivery(
             message = _protocol_1(payload, delivery.headers)
         else:
             message = _protocol_2(payload, delivery.headers)
-        if known_tasks is not None and message.task not in known_tasks:
-            raise _Refused("unknown_task", f"no task {message.task!r} is registered")
+        # First: whether it has expired is the same for all, which tasks are known is not.
         if now is not None and message.expires is not None and message.expires <= now:
             raise _Refused("expired", f"expired at {message.expires.isoformat()}")
+        if known_tasks is not None and message.task not in known_tasks:
+            raise _Refused("unknown_task", f"no task {message.task!r} is registered")
     except _Refused as refused:
         return Refusal(refused.reason, str(refused), task, id_)
     return message

@@ -17,9 +17,10 @@ from celery.worker.strategy import proto1_to_proto2
 from kombu.compression import decompress
 from kombu.utils.json import loads
 
-from topology.delivery import Delivery, Refusal, TaskMessage, check_delivery
+from topology.delivery import Delivery, Refusal, TaskMessage, check_delivery, delivery_of
 from topology.headers import OUTCOME
 from topology.probe import probe_of
+from topology.wire import split
 from workers.acking import ack_all
 from workers.arrival import Arrival
 from workers.completing import Finished
@@ -91,12 +92,7 @@ class Guard:
             logger.info("a probe goes on to the dead-letter exchange", extra=known)
             message.reject_log_error(logger, self.broker_errors, requeue=False)
             return
-        checked = check_delivery(
-            Delivery(message.content_type, message.content_encoding, message.headers, message.raw_body),
-            known_tasks=self._consumer.strategies,
-            # One that has run does not expire any more.
-            now=None if OUTCOME in message.headers else datetime.now(UTC),
-        )
+        checked = self._check(message)
         name = self._queue_of(message)
         if isinstance(checked, Refusal):
             fields = {"action": "refused", "reason": checked.reason, "queue": name, "job_id": checked.id}
@@ -118,6 +114,19 @@ class Guard:
             return
         wait_s = _seconds_until_due(checked)
         self._ledger.submit(Postponed(arrival, wait_s) if wait_s > NEARLY_S else arrival)
+
+    def _check(self, message: GuardedMessage) -> TaskMessage | Refusal:
+        # One that has run does not expire any more.
+        now = None if OUTCOME in message.headers else datetime.now(UTC)
+        known = self._consumer.strategies
+        parsed = Delivery(message.content_type, message.content_encoding, message.headers, message.raw_body)
+        checked = check_delivery(parsed, known_tasks=known, now=now)
+        if isinstance(checked, Refusal):
+            # py-amqp reads a few things otherwise; the dead-letter consumer will read it like this.
+            delivery = delivery_of(split(message.raw_properties), message.raw_body)
+            checked = check_delivery(delivery, known_tasks=known, now=now)
+            message.headers = dict(delivery.headers)
+        return checked
 
     def _queue_of(self, message: Any) -> str:
         delivery_info = getattr(message, "delivery_info", None) or {}

@@ -2,7 +2,7 @@
 
 py-amqp raises on some properties (a header timestamp out of range, text that is not UTF-8) inside its frame
 handler: the worker would lose its connection, and with it its whole prefetch window counts a delivery. Here
-such a message is only marked; the guard rejects it.
+such a property list is taken apart by our own parser, which takes whatever a broker delivers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from typing import Any
 from amqp.basic_message import Message
 from amqp.serialization import GenericContent
 from kombu.transport import pyamqp
+
+from topology.wire import MalformedProperties, Properties, split
+from topology.wire_properties import PROPERTY_NAMES
 
 
 def install() -> None:
@@ -24,11 +27,25 @@ def _load_properties(self: Any, class_id: int, buf: bytes, offset: int) -> int:
     self.unparsed = None
     try:
         end: int = GenericContent._load_properties(self, class_id, buf, offset)
-    except Exception as error:  # noqa: BLE001 - about anything is raised, see above
-        self.properties = {}
-        self.unparsed = error
-        return len(buf)
+    except Exception:  # noqa: BLE001 - about anything is raised, see above
+        end = len(buf)
+        try:
+            self.properties = amqp_properties(split(self.raw_properties))
+        except MalformedProperties as error:
+            self.properties, self.unparsed = {}, error
     return end
+
+
+def amqp_properties(found: Properties) -> dict[str, Any]:
+    """As py-amqp names and holds them; values that Python has no type for are those of `topology.wire`."""
+    made: dict[str, Any] = {}
+    for name in PROPERTY_NAMES:
+        value = getattr(found, name)
+        if name == "headers" and value is not None:
+            made["application_headers"] = found.headers_dict()
+        elif value is not None:
+            made[name] = found.text(name) if isinstance(value, bytes) else value
+    return made
 
 
 class GuardedMessage(pyamqp.Message):

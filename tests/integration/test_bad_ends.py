@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import signal
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Celery
 
 from tests.support.ends import Case, End, Ends
 from tests.support.processes import Process
 from tests.support.shared import Places
 from tests.support.waiting import eventually
-from topology.wire import split
+from topology.messages import task_message
+from topology.wire import RawProperties, split
 from workers.outcomes import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS
 
 WRONG = "tests.support.ending_jobs.Wrong"
@@ -193,3 +197,88 @@ def test_async_jobs_go_on_after_one_that_left(ended: Ended) -> None:
     jobs = [ended.ends.submit("e.async_fine") for _ in range(6)]
     for job in jobs:
         assert ended.ends.result(job) == "fine"
+
+
+def in_s(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def submit_with(ends: Ends, task: str, headers: dict[str, str], **kwargs: Any) -> str:
+    """A job whose message has these headers too."""
+    job = str(uuid.uuid4())
+    ends.database.execute(
+        "insert into redrive.jobs (id, type, queue, state) values ($1, $2, 'work', 'QUEUED')", job, task
+    )
+    message = task_message(job, task, kwargs)
+    properties = split(message.properties)
+    for name, value in headers.items():
+        properties = properties.with_header(name, value)
+    ends.publish(message.body, RawProperties(properties.encode()))
+    return job
+
+
+def reasons(end: End) -> tuple[str | None, list[str], list[str | None]]:
+    """Of the job, of its letters, of its attempts."""
+    return (
+        end.job["reason"],
+        [letter["reason"] for letter in end.letters],
+        [attempt["reason"] for attempt in end.attempts],
+    )
+
+
+def test_a_job_that_expires_is_dead_lettered_wherever_it_waits(ended: Ended) -> None:
+    ends = ended.ends
+    on_arrival = submit_with(ends, "e.fine", {"expires": in_s(-1)})
+    not_due = submit_with(ends, "e.fine", {"eta": in_s(1.5), "expires": in_s(1)})
+    retried = submit_with(ends, "e.waits_past_its_expiry", {"expires": in_s(3.5)})
+    assert reasons(ends.until_ended(on_arrival)) == ("expired", ["expired"], [])
+    assert reasons(ends.until_ended(not_due)) == ("expired", ["expired"], [])
+    assert reasons(ends.until_ended(retried)) == ("expired", ["expired"], [None])
+
+
+def test_a_job_that_expires_while_all_processes_are_busy_is_dead_lettered(ended: Ended) -> None:
+    ends = ended.ends
+    busy = [ends.submit("e.fine", seconds=3.0) for _ in range(3)]
+    eventually(lambda: all(ends.job(job)["state"] == "RUNNING" for job in busy), 20, "all are busy")
+    job = submit_with(ends, "e.fine", {"expires": in_s(1.5)})
+    assert reasons(ends.until_ended(job)) == ("expired", ["expired"], ["expired"])
+    for other in busy:
+        ends.until(other, "SUCCEEDED")
+
+
+def revoke(ends: Ends, job_id: str, *, terminate: bool = False) -> None:
+    app = Celery(broker=ends.vhost.amqp_url)
+    with app.connection_for_write() as connection:
+        app.control.revoke(job_id, connection=connection, terminate=terminate)
+
+
+def test_a_job_that_was_revoked_does_not_run_and_is_dead_lettered(ended: Ended) -> None:
+    ends, job = ended.ends, str(uuid.uuid4())
+    revoke(ends, job)
+    ended.worker.wait_for_log(f"Tasks flagged as revoked: {job}")
+    ends.submit("e.fine", job)
+    assert reasons(ends.until_ended(job)) == ("revoked", ["revoked"], ["revoked"])
+
+
+def test_a_running_job_that_is_revoked_is_ended_and_dead_lettered(ended: Ended) -> None:
+    ends = ended.ends
+    job = ends.submit("e.fine", seconds=60.0)
+    eventually(lambda: ends.job(job)["lease_cap"], 20, "it runs, and that is on record")
+    revoke(ends, job, terminate=True)
+    assert reasons(ends.until_ended(job)) == ("revoked", ["revoked"], ["revoked"])
+    assert ends.result(ends.submit("e.fine")) == "fine"
+
+
+def test_a_worker_that_is_lost_with_a_job_dead_letters_it_at_the_bound(places: Places) -> None:
+    with places.fresh() as (vhost, database, processes):
+        ends = Ends(vhost, database, processes)
+        ends.start_consumer()
+        job = ends.submit("e.kills_the_worker")
+        for losses in range(3):
+            worker = ends.start(concurrency=1, ready=False)
+            eventually(lambda worker=worker: worker.exit_code, 60, "the worker is lost")  # type: ignore[misc]
+            assert ends.job(job)["crashes"] <= losses
+        ends.start(concurrency=1)
+        end = ends.until_ended(job)
+        assert reasons(end) == ("worker_lost", ["worker_lost"], ["worker_lost"] * 3)
+        assert ends.result(ends.submit("e.fine")) == "fine"

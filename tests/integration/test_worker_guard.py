@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.support.databases import Database
 from tests.support.processes import Processes
 from tests.support.vhosts import Vhost
 from tests.support.work import Work
-from topology.wire import RawProperties, properties
+from topology.wire import HeaderEntry, RawProperties, properties
 
 JSON = "application/json"
 GOOD = b"[[],{},{}]"
@@ -125,3 +126,13 @@ def test_a_small_message_that_decompresses_to_a_lot_does_not_fill_the_worker(wor
     status = Path(f"/proc/{worker.pid}/status").read_text()
     peak_kib = int(status.partition("VmHWM:")[2].split()[0])
     assert peak_kib < 300_000
+
+
+def test_a_message_that_only_py_amqp_cannot_read_runs(work: Work) -> None:
+    worker = work.start()
+    known = properties(headers={"task": "t.flaky", "id": "odd"}, content_type=JSON, content_encoding="utf-8")
+    odd = HeaderEntry(b"at", b"T" + (2**62).to_bytes(8, "big"))
+    raw = replace(known, headers=(*(known.headers or ()), odd), message_id=b"\xff\xfe")
+    work.publish(b"[[1],{},{}]", RawProperties(raw.encode()))
+    assert work.result("odd") == {"retries": 1, "attempt": 2}
+    assert worker.log.count("ready.") == 1

@@ -141,3 +141,15 @@ def test_a_group_is_the_same_only_for_the_same_five() -> None:
     others = {group_of(**(one | {name: "other"})).fingerprint for name in one}
     assert len(others | {same.fingerprint}) == 6
     assert group_of(**(one | {"task": None})).fingerprint not in others
+
+
+def test_what_is_no_task_message_is_so_whatever_became_of_the_job_whose_id_it_bears() -> None:
+    bent = died(Message(WELL_FORMED.properties, b"[1]"), "rejected")
+
+    assert (letter(bent, job()).reason, letter(bent, job()).exception_type) == ("malformed", None)
+
+
+def test_what_expired_within_the_second_that_the_broker_tells_had_expired() -> None:
+    properties = split(WELL_FORMED.properties).with_header("expires", "2026-01-31T11:00:00.700+00:00")
+
+    assert letter(died(Message(properties.encode(), WELL_FORMED.body), "rejected")).reason == "expired"

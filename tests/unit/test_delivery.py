@@ -152,6 +152,10 @@ def test_a_task_that_nobody_registered_is_unknown_and_named() -> None:
     assert refusal == Refusal("unknown_task", "no task 'jobs.gone' is registered", "jobs.gone", "7")
 
 
+def test_that_it_expired_does_not_depend_on_which_tasks_are_known() -> None:
+    assert reason(check(task="jobs.gone", id="7", expires="2001-01-01T00:00:00+00:00")) == "expired"
+
+
 def test_an_expired_message_is_refused_and_one_that_expires_later_is_not() -> None:
     assert reason(check(**GOOD, expires=(NOW - timedelta(seconds=1)).isoformat())) == "expired"
     assert reason(check(**GOOD, expires=(NOW + timedelta(seconds=1)).isoformat())) is None
