@@ -19,7 +19,7 @@ from tests.support.processes import Process
 from tests.support.shared import Places
 from tests.support.waiting import eventually
 from topology.messages import task_message
-from topology.wire import RawProperties, split
+from topology.wire import RawProperties, properties, split
 from workers.outcomes import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS
 
 WRONG = "tests.support.ending_jobs.Wrong"
@@ -94,6 +94,8 @@ CASES = [
     case("backend away: killed", "untold", "worker_lost", LOST, 3, end="killed"),
     case("backend away: success", "untold", None, end="fine"),
 ]
+# Of a frame of 131,072 bytes: 8 are around it, 14 before the properties.
+LARGEST_PROPERTIES = 131_072 - 8 - 14
 CRASHES = {"hard_timeout", "worker_lost", "memory"}
 
 
@@ -210,10 +212,10 @@ def submit_with(ends: Ends, task: str, headers: dict[str, str], **kwargs: Any) -
         "insert into redrive.jobs (id, type, queue, state) values ($1, $2, 'work', 'QUEUED')", job, task
     )
     message = task_message(job, task, kwargs)
-    properties = split(message.properties)
+    changed = split(message.properties)
     for name, value in headers.items():
-        properties = properties.with_header(name, value)
-    ends.publish(message.body, RawProperties(properties.encode()))
+        changed = changed.with_header(name, value)
+    ends.publish(message.body, RawProperties(changed.encode()))
     return job
 
 
@@ -238,9 +240,9 @@ def test_a_job_that_expires_is_dead_lettered_wherever_it_waits(ended: Ended) -> 
 
 def test_a_job_that_expires_while_all_processes_are_busy_is_dead_lettered(ended: Ended) -> None:
     ends = ended.ends
-    busy = [ends.submit("e.fine", seconds=3.0) for _ in range(3)]
+    busy = [ends.submit("e.fine", seconds=6.0) for _ in range(3)]
     eventually(lambda: all(ends.job(job)["state"] == "RUNNING" for job in busy), 20, "all are busy")
-    job = submit_with(ends, "e.fine", {"expires": in_s(1.5)})
+    job = submit_with(ends, "e.fine", {"expires": in_s(1)})
     assert reasons(ends.until_ended(job)) == ("expired", ["expired"], ["expired"])
     for other in busy:
         ends.until(other, "SUCCEEDED")
@@ -252,11 +254,12 @@ def revoke(ends: Ends, job_id: str, *, terminate: bool = False) -> None:
         app.control.revoke(job_id, connection=connection, terminate=terminate)
 
 
-def test_a_job_that_was_revoked_does_not_run_and_is_dead_lettered(ended: Ended) -> None:
+@pytest.mark.parametrize("task", ["e.fine", "e.untold"])  # of the second, the result backend is away
+def test_a_job_that_was_revoked_does_not_run_and_is_dead_lettered(ended: Ended, task: str) -> None:
     ends, job = ended.ends, str(uuid.uuid4())
     revoke(ends, job)
     ended.worker.wait_for_log(f"Tasks flagged as revoked: {job}")
-    ends.submit("e.fine", job)
+    ends.submit(task, job, end="fine") if task == "e.untold" else ends.submit(task, job)
     assert reasons(ends.until_ended(job)) == ("revoked", ["revoked"], ["revoked"])
 
 
@@ -267,6 +270,19 @@ def test_a_running_job_that_is_revoked_is_ended_and_dead_lettered(ended: Ended) 
     revoke(ends, job, terminate=True)
     assert reasons(ends.until_ended(job)) == ("revoked", ["revoked"], ["revoked"])
     assert ends.result(ends.submit("e.fine")) == "fine"
+
+
+@pytest.mark.parametrize(("task", "reason"), [("e.unknown", "unknown_task"), ("e.exhausts", "exception")])
+def test_headers_that_just_fit_a_frame_harm_nobody(ended: Ended, task: str, reason: str) -> None:
+    """With the broker's death headers they no longer do; with ours for a retry neither."""
+    bare = properties(headers={"task": task, "id": task, "k": ""}, content_type="application/json")
+    full = bare.with_header("k", "A" * (LARGEST_PROPERTIES - len(bare.encode())))
+    ended.ends.publish(b"[[],{},{}]", RawProperties(full.encode()))
+    stored = "select reason, octet_length(properties) as size from redrive.dead_letters where job_id = $1"
+    (letter,) = eventually(lambda: ended.ends.database.fetch(stored, task), 30, "its letter is stored")
+    assert letter["reason"] == reason
+    assert letter["size"] > LARGEST_PROPERTIES
+    assert ended.ends.result(ended.ends.submit("e.fine")) == "fine"
 
 
 def test_a_worker_that_is_lost_with_a_job_dead_letters_it_at_the_bound(places: Places) -> None:
