@@ -101,6 +101,12 @@ class RedriveConsumer(Consumer):
             state.maybe_shutdown()
         super().start()
 
+    def connection_for_write(self, heartbeat: Any = None) -> Any:
+        """For events: nothing waits for their confirms, which an alarm of the broker would hold back."""
+        connection = self.app.connection_for_write(heartbeat=heartbeat)
+        connection.transport_options = {**connection.transport_options, "confirm_publish": False}
+        return self.ensure_connected(connection)
+
     def ensure_connected(self, conn: Any) -> Any:
         """Celery's; a refused log-in and a missing vhost are waited for too.
 

@@ -189,11 +189,10 @@ def test_a_memory_alarm_holds_retries_back_and_loses_none(
         (tmp_path / "a").touch()
         work.until(jobs[0], "RETRYING")
         (tmp_path / "b").touch()
-        worker.wait_for_log(FAILED, 60)
-        assert "alarm" in worker.log
+        worker.wait_for_log("waited for the broker's alarm", 60)
         for job in others:
             work.result(job)
-        assert worker.log.count(FAILED) <= 2
+        assert worker.log.count(FAILED) <= 4
     finally:
         servers.rabbitmqctl("set_vm_memory_high_watermark", "0.6")
     for job in jobs:

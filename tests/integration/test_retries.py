@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from email.utils import format_datetime
 from typing import Any
 
@@ -14,9 +16,9 @@ from tests.support.processes import Processes
 from tests.support.shared import Places, Shared
 from tests.support.vhosts import Vhost
 from tests.support.work import TIME_SCALE, Work
-from topology.headers import ATTEMPT, Attempt
+from topology.headers import ATTEMPT, DEATH_HEADERS, DELIVERY_COUNTERS, PUBLISH, Attempt
 from topology.messages import task_message
-from topology.wire import RawProperties, split
+from topology.wire import RawProperties, properties, split
 
 # Over the promise of 10 %: the second that it allows, and one for a busy machine.
 SLACK_S = 2.0
@@ -215,3 +217,31 @@ def test_a_delayed_publish_of_a_task_goes_by_the_ladder(work: Work) -> None:
     sent = work.attempts(job)[0]["ended_at"].timestamp()
     assert in_time(found["at"] - sent + 0.5, 5 * TIME_SCALE)
     assert (found["parent"], found["root"]) == (job, job)
+
+
+def test_four_laps_leave_everything_that_its_sender_wrote(work: Work) -> None:
+    embed = {"callbacks": None, "errbacks": None, "chain": [{"task": "r.note", "args": [1]}], "chord": None}
+    body = json.dumps([[], {"most": 4, "more": ["\u00e9", 1.5, None]}, embed]).encode()
+    headers: dict[str, object] = {
+        "task": "r.bounded", "id": "laps", "root_id": "root", "parent_id": "parent", "group": "g",
+        "group_index": 3, "retries": 0, "timelimit": [300, 200], "expires": "2090-01-01T00:00:00+00:00",
+        "origin": "gen1@there", "lang": "py", "stamped_headers": ["trace"], "stamps": {"trace": "abc"},
+        "trace": "abc", "number": 2**40, "negative": -7, "double": 1.5, "yes": True, "nothing": None,
+        "bytes": b"\x00\xff", "list": [1, "two", {"three": 3}], "table": {"a": {"b": [True]}},
+        "when": datetime(2030, 1, 1, tzinfo=UTC), "decimal": Decimal("12.34"),
+    }  # fmt: skip
+    sent = properties(
+        headers=headers, content_type="application/json", content_encoding="utf-8", delivery_mode=2,
+        priority=4, correlation_id="c", reply_to="r", message_id="m", timestamp=1_700_000_000, type="t",
+        app_id="shop",
+    )  # fmt: skip
+    work.publish(body, RawProperties(sent.encode()))
+    ((letter, found_body),) = work.until_letters(1, 40)
+    found = split(letter.raw)
+    assert found_body == body
+    assert found.without("headers") == sent.without("headers")
+    changed = {"retries", ATTEMPT, PUBLISH, *DEATH_HEADERS, *DELIVERY_COUNTERS}
+    kept = {name: value for name, value in found.headers_dict().items() if name not in changed}
+    before = split(sent.encode()).headers_dict()
+    assert kept == {name: value for name, value in before.items() if name not in changed}
+    assert (found.get_header("retries"), found.get_header(ATTEMPT)) == (4, "1.5")

@@ -24,8 +24,8 @@ LADDER = Ladder(tick_ms=100, steps=6)
 QUEUE = WorkQueue("work", ladder=LADDER, prefetch=64)
 # Consumed by no worker: what comes back to it can be looked at.
 ASIDE = WorkQueue("aside", ladder=LADDER)
-# One lap: 99 s nominal.
-FAR = WorkQueue("far", ladder=Ladder(tick_ms=100, steps=10))
+# One lap: 794 s nominal.
+FAR = WorkQueue("far", ladder=Ladder(tick_ms=100, steps=13))
 TOPOLOGY = Topology(queues=(QUEUE, ASIDE, FAR), jobs=(JobType("r.note", "work", Anything),))
 
 app = Redrive("tests")
@@ -54,14 +54,6 @@ def seen(task: RedriveTask, **more: Any) -> dict[str, Any]:
 
 @app.task(bind=True, name="r.note")
 def note(self: RedriveTask, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    return seen(self, args=list(args), kwargs=kwargs)
-
-
-@app.task(bind=True, name="r.laps", max_retries=10)
-def laps(self: RedriveTask, count: int, *args: Any, seconds: float = 0.1, **kwargs: Any) -> dict[str, Any]:
-    """Runs `count` times more, with the same arguments."""
-    if self.request.retries < count:
-        raise self.retry(countdown=seconds)
     return seen(self, args=list(args), kwargs=kwargs)
 
 
@@ -98,7 +90,7 @@ def quiet(self: RedriveTask) -> str:
 
 
 @app.task(bind=True, name="r.bounded", max_retries=10)
-def bounded(self: RedriveTask, most: int) -> None:
+def bounded(self: RedriveTask, most: int, **more: Any) -> None:
     """`retry` with a bound and an error of its own."""
     raise self.retry(exc=ValueError(f"run {self.request.retries}"), max_retries=most, countdown=0.1)
 
