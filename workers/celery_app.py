@@ -42,8 +42,17 @@ class Redrive(Celery):
         if environment is not None:
             self.__dict__["environment"] = environment
         logs.install()
-        self.add_defaults(lambda: defaults(self.environment, main))
+        self.add_defaults(lambda: self._below_the_users(defaults(self.environment, main)))
         canvas_tasks.register(self)
+
+    def _below_the_users(self, ours: dict[str, Any]) -> dict[str, Any]:
+        """Put our defaults just above Celery's.
+
+        `add_defaults` alone would put them above what `config_from_object` read, and nobody would be told.
+        """
+        for maps in (self._conf.maps, self._conf.defaults):
+            maps.insert(len(maps) - 1, ours)
+        return {}
 
     @cached_property
     def Worker(self) -> Any:  # noqa: N802 - Celery's name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from topology.errors import AccessRefusedError, BrokerUnreachableError
+from topology.errors import AccessRefusedError, BrokerUnreachableError, TopologyError
 from topology.plan.fitness import fitness_of
 from workers.errors import UnsafeTaskError
 
@@ -27,6 +27,8 @@ def refuse_unfit_queues(app: Redrive) -> None:
         found = fitness_of(environment.broker, environment.topology, app.amqp.queues.consume_from)
     except (BrokerUnreachableError, AccessRefusedError) as error:
         raise ConnectionError(str(error)) from error
+    except TopologyError as error:
+        raise UnsafeTaskError(f"the queues could not be compared with the topology: {error}") from error
     for words in found.noted:
         logger.info("queues compared with the topology: %s", words, extra={"action": "queues_compared"})
     if found.wrong:

@@ -18,15 +18,20 @@ from workers.settings import Environment, WorkerSettings
 
 def app_of_its_own(*queues: WorkQueue) -> Redrive:
     """An app whose URLs nobody calls, over these queues; without any, over one called `work`."""
+    app = unfinished_app(*queues)
+    app.finalize()
+    return app
+
+
+def unfinished_app(*queues: WorkQueue) -> Redrive:
+    """The same, still to be configured."""
     environment = Environment(
         TopologySettings(_env_file=None, amqp_url="amqp://localhost/%2F"),  # type: ignore[call-arg, arg-type]
         StorageSettings(_env_file=None, database_url="postgresql://localhost/x"),  # type: ignore[call-arg, arg-type]
         WorkerSettings(_env_file=None),  # type: ignore[call-arg]
         Topology(queues=queues or (WorkQueue("work"),)),
     )
-    app = Redrive("unit", environment=environment, set_as_current=True)
-    app.finalize()
-    return app
+    return Redrive("unit", environment=environment, set_as_current=True)
 
 
 def attempt(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from celery import Task
 from celery.concurrency.prefork import TaskPool
 from kombu import Exchange, Queue
 
-from tests.support.pool_process import app_of_its_own
+from tests.support.pool_process import app_of_its_own, unfinished_app
 from topology.spec import WorkQueue
 from workers.celery_app import Redrive
 from workers.checks import refuse_unsafe_tasks, settings_found, tasks_found
@@ -132,6 +133,47 @@ def test_what_loses_nothing_is_let_be(settings: dict[str, Any]) -> None:
 def test_a_task_is_refused_by_its_name_and_setting(options: dict[str, Any], said: str) -> None:
     found = found_of_a_task(**options)
     assert any(finding.startswith(f"task a.task: {said}") for finding in found), found
+
+
+class WithNamespace:
+    CELERY_TASK_ACKS_LATE = False
+    CELERY_TASK_TIME_LIMIT = 3000
+    CELERY_TASK_ROUTES = MappingProxyType({"a.*": {"queue": "mails"}})
+    CELERY_BROKER_URL = "amqp://elsewhere//"
+
+
+class OldNames:
+    CELERY_ACKS_LATE = False
+    CELERYD_TASK_TIME_LIMIT = 3000
+    CELERY_ROUTES = MappingProxyType({"a.*": {"queue": "mails"}})
+    BROKER_URL = "amqp://elsewhere//"
+
+
+class NewNames:
+    task_acks_late = False
+    task_time_limit = 3000
+    task_routes = MappingProxyType({"a.*": {"queue": "mails"}})
+    broker_url = "amqp://elsewhere//"
+
+
+@pytest.mark.parametrize(
+    ("source", "namespace"), [(WithNamespace, "CELERY"), (OldNames, None), (NewNames, None)]
+)
+def test_a_configuration_object_goes_before_our_defaults_and_is_checked(
+    source: type, namespace: str | None
+) -> None:
+    app = unfinished_app(WorkQueue("work"), WorkQueue("mails"))
+    app.config_from_object(source, namespace=namespace)
+    app.finalize()
+    said = "; ".join(settings_found(app, TaskPool))
+    assert "task_acks_late is off" in said
+    assert "broker_url is not that of REDRIVE_AMQP_URL" in said
+    assert "confirm_publish" not in said, "where it says nothing, our default holds"
+    assert app.conf.task_create_missing_queues is False
+    assert found_of_a_task(app) == [
+        "task a.task: its hard time limit of 3000 s (its time_limit, or REDRIVE_WORKER_TIME_LIMIT_S for all) "
+        "is over the 900 s of queue 'mails' (time_limit_s); lower the one or raise the other"
+    ]
 
 
 @pytest.mark.parametrize(
