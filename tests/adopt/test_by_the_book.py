@@ -60,7 +60,7 @@ def follow(shop: Shop, section: str) -> Iterator[tuple[Command, Process | None]]
             yield command, consumer
         else:
             if command.line.startswith("topology migrate"):
-                arguments += ["--quiet", "7"]  # 12 s by default
+                arguments += ["--quiet", "2"]  # nobody publishes here; 12 s by default
             said = shop.command(program, *arguments, code=CODES.get(command.line, exits.DONE))
             printed = [shape(line) for line in said.splitlines()]
             for line in command.output:
