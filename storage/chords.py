@@ -41,10 +41,20 @@ WITH due AS (
     FROM due WHERE c.group_id = due.group_id
     RETURNING c.group_id, c.members
 )
-SELECT c.group_id,
+SELECT c.group_id, {_IS_COMPLETE} AS complete,
        (SELECT j.queue FROM redrive.jobs j WHERE j.id = c.members[cardinality(c.members)]) AS queue
-FROM seen c WHERE {_IS_COMPLETE}
+FROM seen c
 """  # noqa: S608 - a fragment from above
+# The message of such a member may be lost, so that nothing told of its death for a minute.
+_LOST = """
+SELECT c.group_id, d.id, d.generation, d.queue
+FROM redrive.chords c
+CROSS JOIN LATERAL (
+    SELECT j.id, j.generation, j.queue FROM redrive.jobs j
+    WHERE j.id = ANY(c.members) AND j.state IN ('DEAD', 'CANCELLED')
+      AND j.finished_at < now() - interval '1 minute' LIMIT 1) d
+WHERE c.group_id = ANY($1::text[]) AND c.failed_at IS NULL
+"""
 _ANNOUNCED = "UPDATE redrive.chords SET announced_at = now() WHERE group_id = ANY($1::text[])"
 _FIRED = "UPDATE redrive.chords SET fired_at = coalesce(fired_at, now()) WHERE group_id = $1"
 _READ = "SELECT body, shape, members, fired_at IS NOT NULL AS fired FROM redrive.chords WHERE group_id = $1"
@@ -104,6 +114,16 @@ class Chord:
 
 
 @dataclass(frozen=True)
+class DeadMember:
+    """A job that is dead, and a chord that waits for it."""
+
+    group_id: str
+    id: str
+    generation: int
+    queue: str
+
+
+@dataclass(frozen=True)
 class CanvasLetter:
     """A dead letter whose canvas is to be told."""
 
@@ -137,12 +157,19 @@ async def complete(connection: AnyConnection, group_ids: Sequence[str]) -> list[
         return [row["group_id"] for row in await connection.fetch(_COMPLETE, group_ids, timeout=TIMEOUT_S)]
 
 
-@off_without_table(list)
-async def sweep(connection: AnyConnection, *, limit: int) -> list[tuple[str, str]]:
-    """The same over all chords, some at each call, each chord for one caller: (group id, a work queue)."""
+@off_without_table(lambda: ([], []))
+async def sweep(connection: AnyConnection, *, limit: int) -> tuple[list[tuple[str, str]], list[DeadMember]]:
+    """Look at chords whose turn it is, each for one caller.
+
+    Returns:
+        The complete ones, each with a work queue; and dead members that have failed no chord so far.
+    """
     with translate("sweep chords"):
         rows = await connection.fetch(_SWEEP, limit, timeout=TIMEOUT_S)
-    return [(row["group_id"], row["queue"]) for row in rows]
+        waiting = [row["group_id"] for row in rows if not row["complete"]]
+        lost = await connection.fetch(_LOST, waiting, timeout=TIMEOUT_S) if waiting else []
+    complete = [(row["group_id"], row["queue"]) for row in rows if row["complete"]]
+    return complete, [DeadMember(**dict(row)) for row in lost]
 
 
 @off_without_table(lambda: None)

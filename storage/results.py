@@ -28,7 +28,8 @@ LEFT JOIN LATERAL (
       AND outcome <> 'running'
     ORDER BY attempt DESC LIMIT 1) AS a ON true
 LEFT JOIN LATERAL (
-    SELECT x.cause, x.chord, d.reason, d.error, e.exception_type, e.message
+    SELECT x.cause, x.chord, d.error, e.exception_type, e.message, coalesce(d.reason,
+               (SELECT l.reason FROM redrive.dead_letters AS l WHERE l.job_id = x.cause LIMIT 1)) AS reason
     FROM redrive.blocked_results AS x
     LEFT JOIN redrive.jobs AS d ON d.id = x.cause
     LEFT JOIN LATERAL (

@@ -105,3 +105,23 @@ def test_a_broker_that_is_away_as_what_follows_is_sent_fails_no_job(canvas: Canv
     assert (canvas.job(sent.parent.id)["attempt"], canvas.job(sent.parent.id)["crashes"]) == (1, 0)
     assert len(canvas.jobs_of("add")) == 1
     assert canvas.letters() == []
+
+
+def test_a_member_that_the_broker_gave_up_fails_its_chord(canvas: Canvas) -> None:
+    canvas.start_consumer()
+    sent = chord([canvas.task("add", 1, 1)], canvas.task("collect"), app=canvas.client).apply_async()
+    with canvas.vhost.channel() as channel:
+
+        def returned() -> bool:
+            method, _, _ = channel.basic_get("work")
+            if method is not None:
+                channel.basic_reject(method.delivery_tag, requeue=True)
+            return bool(canvas.database.value("select count(*) from redrive.dead_letters"))
+
+        eventually(returned, WAIT_S, "the delivery limit is reached")
+    canvas.start(app=APP)
+
+    canvas.until_state(sent.id, "FAILURE")
+    assert str(canvas.client.AsyncResult(sent.id).result).startswith(
+        f"Dependency {sent.parent.results[0].id} raised WorkerLostError"
+    )

@@ -11,24 +11,17 @@ import pytest
 from celery import chain, chord, group
 from celery.exceptions import ChordError
 from celery.exceptions import TimeoutError as ResultTimeoutError
+from kombu.utils.json import dumps
 
-from tests.support.canvas import APP, Canvas
-from tests.support.databases import Database
-from tests.support.processes import Processes
+from tests.support.canvas import Canvas, shared_canvas
 from tests.support.shared import Places, Shared
-from tests.support.vhosts import Vhost
 
 WAIT_S = 40
 
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Canvas]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Canvas:
-        canvas = Canvas.make(vhost, database, processes)
-        canvas.start(app=APP)
-        return canvas
-
-    with places.shared(make) as shared:
+    with shared_canvas(places) as shared:
         yield shared
 
 
@@ -91,6 +84,8 @@ def test_a_result_tells_state_value_error_and_children(canvas: Canvas) -> None:
         running.get(timeout=0.1)
     Path(open_path).touch()
     assert running.get(timeout=WAIT_S) == 7
+    with pytest.raises(NotImplementedError):
+        result(running.id).forget()
     assert (result("unheard-of").state, result("unheard-of").result) == ("PENDING", None)
     canvas.until_letters(1)
 
@@ -221,3 +216,18 @@ def test_a_task_that_would_be_replaced_is_dead_and_says_why(canvas: Canvas) -> N
     sent = canvas.task("replaces").apply_async()
     assert "replace() is not supported" in canvas.until(sent.id, "DEAD")["error"]
     canvas.until_letters(1)
+
+
+def test_a_member_that_is_dead_and_left_no_message_fails_its_chord(canvas: Canvas) -> None:
+    body = canvas.task("collect").clone(task_id="body")
+    body.link_error(canvas.task("errback"))
+    canvas.database.execute(
+        "insert into redrive.jobs (id, type, queue, state, reason, finished_at)"
+        " values ('lost', 'c.add', 'work', 'DEAD', 'worker_lost', now() - interval '2 minutes')"
+    )
+    canvas.database.execute(
+        "insert into redrive.chords (group_id, members, shape, body) values ('g', '{lost}', $1, $2)",
+        b'["lost"]', dumps(body).encode(),
+    )  # fmt: skip
+    canvas.until_state("body", "FAILURE")
+    canvas.until_jobs("errback", 1)

@@ -11,11 +11,8 @@ import pytest
 from celery import chain, chord
 from celery.exceptions import ChordError
 
-from tests.support.canvas import APP, Canvas
-from tests.support.databases import Database
-from tests.support.processes import Processes
+from tests.support.canvas import Canvas, shared_canvas
 from tests.support.shared import Places, Shared
-from tests.support.vhosts import Vhost
 from topology.wire import RawProperties, properties
 
 WAIT_S = 40
@@ -23,13 +20,7 @@ WAIT_S = 40
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Canvas]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Canvas:
-        canvas = Canvas.make(vhost, database, processes)
-        canvas.start(app=APP)
-        canvas.start_consumer()
-        return canvas
-
-    with places.shared(make) as shared:
+    with shared_canvas(places, consumer=True) as shared:
         yield shared
 
 

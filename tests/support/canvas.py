@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from celery import Signature, signals
 from storage.settings import StorageSettings
 from tests.support.databases import Database
 from tests.support.processes import Process, Processes, clean_environment, console_script
+from tests.support.shared import Places, Shared
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 from tests.support.work import TIME_SCALE, Work
@@ -138,6 +139,19 @@ class Canvas(Work):
 
     def path(self, name: str) -> str:
         return str(Path(self.processes.directory) / name)
+
+
+def shared_canvas(places: Places, *, consumer: bool = False) -> AbstractContextManager[Shared[Canvas]]:
+    """A worker, and `dlq consume` if wanted, for the tests of a module."""
+
+    def make(vhost: Vhost, database: Database, processes: Processes) -> Canvas:
+        canvas = Canvas.make(vhost, database, processes)
+        canvas.start(app=APP)
+        if consumer:
+            canvas.start_consumer()
+        return canvas
+
+    return places.shared(make)
 
 
 def client_of(vhost: Vhost, database: Database, **conf: Any) -> Redrive:

@@ -16,6 +16,8 @@ from workers.task import RedriveTask
 __all__ = ["TOPOLOGY"]
 
 app = Redrive("canvas")
+# A broker that is away is known to be so at once.
+app.conf.task_publish_retry_policy = {"max_retries": 1, "interval_start": 0.1, "interval_max": 0.1}
 if "CANVAS_RESULT_BACKEND" in os.environ:
     app.conf.result_backend = os.environ["CANVAS_RESULT_BACKEND"]
 

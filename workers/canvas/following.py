@@ -112,8 +112,11 @@ class Following:
     async def sweep(self, connection: Connection) -> None:
         """What others left undone: complete chords, and deaths that no worker saw."""
         try:
-            for group_id, queue in await chords.sweep(connection, limit=SWEEP_CHORDS):
+            complete, lost = await chords.sweep(connection, limit=SWEEP_CHORDS)
+            for group_id, queue in complete:
                 self._announce(group_id, queue)
+            for member in lost:
+                self._spawn(self._tell_of_member(member))
             for letter in await chords.letters(connection, limit=SWEEP_LETTERS):
                 self._spawn(self._tell_of_letter(letter))
         except DatabaseAwayError:
@@ -136,6 +139,10 @@ class Following:
         if await self._publish(queue, messages.chord(group_id, token), token):
             self._announced.append(group_id)
             self._wake()
+
+    async def _tell_of_member(self, member: chords.DeadMember) -> None:
+        token = str(uuid4())
+        await self._publish(member.queue, messages.member_died(member, token), token)
 
     async def _tell_of_letter(self, letter: chords.CanvasLetter) -> None:
         token = str(uuid4())

@@ -8,6 +8,7 @@ from typing import Any
 
 from kombu.utils.json import dumps
 
+from storage.chords import DeadMember
 from topology.delivery import Refusal, TaskMessage
 from topology.messages import Message, task_message
 from workers.canvas.signatures import stable_id
@@ -59,6 +60,14 @@ def died_unread(
         return None
     request = {"id": refusal.id, "task": refusal.task or "", "group": group, "reason": reason}
     return _message(refusal.id, generation, request, token)
+
+
+def member_died(member: DeadMember, token: str) -> Message:
+    """The same for a member whose message is lost: it fails its chord, and no more is known of it."""
+    request = {"id": member.id, "task": "", "group": member.group_id}
+    kwargs = {"request": request, "generation": member.generation}
+    id_ = stable_id(DIED, member.id, member.generation, member.group_id)
+    return task_message(id_, DIED, kwargs, token=token)
 
 
 def chord(group_id: str, token: str) -> Message:

@@ -50,7 +50,7 @@ def tell_of_death(app: Any, request: dict[str, Any], generation: int) -> str:
     """
     job_id = request["id"]
     death = loop.ask(app, lambda connection: results.death(connection, job_id, generation))
-    if death is not None and death.generation <= generation and death.state != "DEAD":
+    if death is not None and death.generation <= generation and death.state not in ("DEAD", "CANCELLED"):
         return f"not dead but {death.state}"
     ended = death.ended if death is not None else Ended(request.get("reason"), None, None, None)
     error = rebuilt(app.backend, ended)
