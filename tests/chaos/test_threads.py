@@ -179,7 +179,7 @@ def test_children_share_nothing_with_a_pool_made_at_import(work: Work, pool: str
         for backend in backends:
             owners.setdefault(backend, set()).add(process)
     assert all(len(processes) == 1 for processes in owners.values()), "a connection is one process's"
-    assert len({process for process, *_ in seen}) == (4 if pool == "prefork" else 1)
+    assert (len({process for process, *_ in seen}) > 1) == (pool == "prefork")
     assert work.letters() == []
     assert "attached to a different loop" not in worker.log
     assert os.getpid() not in {process for process, *_ in seen}
