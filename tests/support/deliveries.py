@@ -122,6 +122,9 @@ def _instead(name: str) -> st.SearchStrategy[bytes]:
             return _times()
         case "expires":
             return _times() | _plain((datetime.now(UTC) + timedelta(days=1)).isoformat())
+        case "x-death":
+            # An array of anything but tables makes RabbitMQ 3.10.8 hold back all dead letters of the queue.
+            return _leaves | _plain([{}], [{"queue": "work", "reason": "rejected", "count": 999}])
         case "redrive-due":
             return _plain(0, 1, -1, 2**62, 2**62 + 1, "x", True, 1.5, [], None)
         case "timelimit":
