@@ -114,7 +114,9 @@ class RedriveConsumer(Consumer):
         """
         address = self.app.environment.broker.address
         waiting, backoff = Waiting(f"RabbitMQ at {address}", logger.warning, time.monotonic), Backoff()
-        pause(self._pace.pause_s())
+        first = self.connection is None  # then comes the one for events
+        if first:
+            pause(self._pace.pause_s())
         while True:
             try:
                 connected = super().ensure_connected(conn)
@@ -122,7 +124,8 @@ class RedriveConsumer(Consumer):
                 waiting.failed(str(error))
                 pause(backoff.next_s())
             else:
-                self._pace.connected()
+                if first:
+                    self._pace.connected()
                 waiting.over()
                 return connected
 
