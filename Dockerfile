@@ -20,7 +20,7 @@ ENV PATH=/opt/redrive/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 # Your own topology and jobs may lie here: the working directory is searched for modules.
 WORKDIR /app
 USER redrive
-# All three processes end well on SIGTERM: no new work, what runs is finished, what is confirmed is settled. Give a
-# worker as long as its jobs' hard time limit (900 s by default); see stop_grace_period in compose.yaml.
+# All three processes end well on SIGTERM: no new work, what runs is finished, what is confirmed is settled. A worker
+# takes REDRIVE_WORKER_GRACE_S at most; see stop_grace_period in compose.yaml.
 STOPSIGNAL SIGTERM
 CMD ["uvicorn", "api.app:app", "--host", "0.0.0.0", "--port", "8000"]

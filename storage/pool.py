@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -26,6 +27,7 @@ from storage.settings import StorageSettings
 Pool = asyncpg.Pool
 AnyConnection = asyncpg.Connection | PoolConnectionProxy
 Say = Callable[[str], None]
+log = logging.getLogger("redrive.storage")
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 5.0
 # Of one question at the start of a connection.
@@ -175,7 +177,7 @@ async def wait_for_database(settings: StorageSettings, say: Say) -> int:
             reason = f"{kind}: {error or 'no answer'}"
         else:
             if off := off_at(level):
-                say(f"the schema at {where(settings)} is {off}")
+                log.warning("the schema at %s is %s", where(settings), off, extra={"action": "schema_older"})
             return level
         if reason != said:
             said = reason

@@ -20,20 +20,17 @@ from topology.backoff import Backoff, Waiting
 from workers import parsing
 from workers.checks import refuse_unsafe, refuse_unsafe_tasks
 from workers.comparing import refuse_unfit_queues
+from workers.draining import Drain, finish_writes, give_back_unbegun
 from workers.errors import UnsafeTaskError
 from workers.guard import Guard
 from workers.ledger import Ledger
-from workers.outcomes import Returned
 from workers.pacing import Pace
-from workers.request import RedriveRequest
 from workers.setting_checks import unused_settings
-from workers.threads.pool import TaskPool as Threads
+from workers.stopping import Stop
 from workers.timers import Sweeping
 from workers.unexpected import Containment, UnexpectedError
 
 logger = logging.getLogger(__name__)
-# At the end: to record and publish what the pool finished last. What is left goes back to the broker.
-FLUSH_S = 15.0
 
 
 class Guarding(bootsteps.StartStopStep):
@@ -74,6 +71,7 @@ class RedriveConsumer(Consumer):
         expected = (*self.connection_errors, *self.channel_errors)
         self.containment = Containment(self.loop, expected)
         self.loop: Callable[..., Any] = self.containment.run
+        self.stopping = Stop(self.app.environment.worker.grace_s)
         self.ledger = Ledger(self.app.environment, self.hostname)
         self.guard = Guard(self, self.ledger)
         self._sweeping = Sweeping()
@@ -96,10 +94,15 @@ class RedriveConsumer(Consumer):
         super().update_strategies()
 
     def start(self) -> None:
+        self.stopping.listen(self.hostname)
         self.ledger.start()
         while not self.ledger.ready.wait(0.2):  # it says what it waits for
             state.maybe_shutdown()
-        super().start()
+        try:
+            super().start()
+        except WorkerShutdown:
+            Drain(self, self.stopping).run()
+            raise
 
     def connection_for_write(self, heartbeat: Any = None) -> Any:
         """For events: nothing waits for their confirms, which an alarm of the broker would hold back."""
@@ -159,40 +162,21 @@ class RedriveConsumer(Consumer):
         """
         if not self.closing:
             finish_writes(self.pool)
-            return
-        if self.task_consumer is not None:
-            try:
-                self.task_consumer.cancel()
-            except self.guard.broker_errors as error:
-                logger.warning("the connection was lost while stopping: %s", error)
-        self._give_back_unbegun()
 
     def shutdown(self) -> None:
         """The pool has ended: settle what it left, then close the connection."""
+        give_back_unbegun(self)
         self.guard.give_back(self.guard.running())
         self.ledger.closing = True
-        deadline = time.monotonic() + FLUSH_S
-        while self.ledger.outstanding > 0 and self.ledger.alive and time.monotonic() < deadline:
+        until = self.stopping.begin().settle_until
+        while self.ledger.outstanding > 0 and self.ledger.alive and time.monotonic() < until:
             select.select([self.ledger.fd], [], [], 0.2)
             self.guard.on_replies()
         if self.ledger.outstanding > 0:
             fields = {"action": "stopped_unsettled", "messages": self.ledger.outstanding}
             logger.warning("stopped with unsettled messages: the broker delivers them again", extra=fields)
         super().shutdown()
-        self.ledger.stop()
-
-    def _give_back_unbegun(self) -> None:
-        self.guard.give_back_waiting()
-        if self.controller and self.controller.semaphore:
-            self.controller.semaphore.clear()
-        for bucket in self.task_buckets.values():
-            if bucket:
-                bucket.clear_pending()
-        unbegun = [request for request in self.guard.running() if not request.begun]
-        drop_unwritten(self.pool)
-        for request in unbegun:
-            forget(request)
-            request.finish(Returned())
+        self.ledger.stop(max(self.stopping.begin().end - time.monotonic(), 0.0))
 
 
 def pause(seconds: float) -> None:
@@ -201,34 +185,3 @@ def pause(seconds: float) -> None:
     while (left_s := until - time.monotonic()) > 0:
         state.maybe_shutdown()
         time.sleep(min(left_s, 0.1))
-
-
-def forget(request: RedriveRequest) -> None:
-    """Take a request out of Celery's books of what is reserved."""
-    state.requests.pop(request.id, None)
-    state.reserved_requests.discard(request)
-
-
-def drop_unwritten(pool: Any) -> None:
-    """Take the jobs that no pool process has begun to get out of the pool, which would wait for them."""
-    if isinstance(pool, Threads):
-        pool.drop_unbegun()
-        return
-    jobs = getattr(pool, "_pool", None)
-    if jobs is None or not hasattr(jobs, "outbound_buffer"):
-        return
-    jobs.outbound_buffer.clear()
-    for job in tuple(jobs._cache.values()):
-        if not job._accepted and job._write_to is None:
-            job.discard()
-
-
-def finish_writes(pool: Any) -> None:
-    """Complete jobs that are partly written to a pool process: the hub's reset dropped their writers."""
-    jobs: Any = getattr(pool, "_pool", None)
-    for writer in tuple(getattr(jobs, "_active_writers", ())):
-        for job in tuple(jobs._cache.values()):
-            if job._write_to is not None and getattr(job, "_writer", lambda: None)() is writer:
-                jobs._flush_writer(job._write_to, writer)
-                jobs._active_writes.discard(job._write_to.inqW_fd)
-                break

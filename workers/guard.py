@@ -224,6 +224,15 @@ class Guard:
         for request in requests:
             request.finish(Returned())
 
+    @property
+    def pool(self) -> Any:
+        return self._consumer.pool
+
+    @property
+    def stopping(self) -> bool:
+        """Whether this worker was told to stop."""
+        return self._consumer.stopping.deadlines is not None
+
     def running(self) -> list[RedriveRequest]:
         return list(self._running.values())
 

@@ -247,5 +247,5 @@ class Ledger:
             books.take(self._drain())
             if self._stopping:
                 raise error
-            if self._outage.lasts_s > self._environment.worker.patience_s:
+            if self.closing or self._outage.lasts_s > self._environment.worker.patience_s:
                 books.send_unclaimed_round(ROUND_S)

@@ -33,6 +33,8 @@ def unsafe_pool(pool_class: type, controller: Any) -> Iterator[str]:
         controller: Celery's `WorkController`, in a worker that starts.
     """
     pool_class = ours(pool_class)
+    if getattr(controller, "autoscale", None):
+        yield "--autoscale would end processes that run jobs; use --concurrency, or more workers"
     package, _, name = pool_class.__module__.rpartition(".")
     if issubclass(pool_class, Threads):
         for option in ("max_tasks_per_child", "max_memory_per_child"):

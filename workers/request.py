@@ -32,6 +32,7 @@ class RedriveRequest(Request):
         self.arrival = arrival
         self._guard = guard
         self._finished = False
+        self._handed_back = False
         self._request_dict["redrive"] = child.Ticket(
             arrival.task.id,
             arrival.token,
@@ -104,7 +105,7 @@ class RedriveRequest(Request):
         error = exc_info.exception
         if isinstance(error, ExceptionWithTraceback):
             error = error.exc
-        if self._already_cancelled:  # by us, in a cold shutdown
+        if self._handed_back or self._already_cancelled:  # by us, and its process has ended
             self.finish(Returned())
             return
         if isinstance(error, Terminated):
@@ -129,10 +130,10 @@ class RedriveRequest(Request):
                 return Crashed("memory", failure)
             case MaybeEncodingError() if "MemoryError" in str(error.exc):  # while the report was pickled
                 return Crashed("memory", failure)
+            case WorkerLostError() if self._guard.stopping and "signal 15 " in str(error):
+                return Returned()  # the signal to stop went to the pool processes too
             case WorkerLostError():
-                # In a cold shutdown it is we who kill the processes.
-                stopping = state.should_terminate is not None and state.should_terminate is not False
-                return Returned() if stopping else Crashed("worker_lost", failure)
+                return Crashed("worker_lost", failure)
             case Ignore():
                 return Succeeded(b"null")
             case Reject():
@@ -177,6 +178,16 @@ class RedriveRequest(Request):
 
     def reject(self, requeue: bool = False) -> None:
         """See `acknowledge`."""
+
+    def hand_back(self, number: int) -> None:
+        """End its process by this signal; the attempt then waits again, uncounted."""
+        self._handed_back = True
+        job: Any = self._apply_result and self._apply_result()
+        pid = self.worker_pid or getattr(getattr(job, "_write_to", None), "pid", None)
+        if pid is None:
+            self.finish(Returned())
+        else:
+            self._guard.pool.terminate_job(pid, number)
 
     def finish(self, outcome: Outcome) -> None:
         """Record how the attempt ended. The first word counts."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from billiard.common import REMAP_SIGTERM
+
 from workers.consuming import RedriveAMQP
 from workers.task_checks import COMPRESSIONS, SERIALIZER
 
@@ -19,6 +21,7 @@ OFF = {
     "task_acks_on_failure_or_timeout": "a failure would be acknowledged",
     "task_acks_on_failure": "a failure would be acknowledged",
     "task_acks_on_timeout": "a job over its time limit would be acknowledged",
+    "worker_soft_shutdown_timeout": "Celery's wait stops heartbeats and acks; set REDRIVE_WORKER_GRACE_S",
     "worker_cancel_long_running_tasks_on_connection_loss": "each lost connection would end running jobs",
 }
 ON = {
@@ -46,6 +49,8 @@ def unsafe_settings(app: Redrive) -> Iterator[str]:
     yield from _messages(conf)
     yield from _limits(conf)
     yield from _queues(app)
+    if REMAP_SIGTERM:
+        yield "REMAP_SIGTERM is set: every stop would end what runs; unset it, and send SIGQUIT for that"
     if conf.worker_consumer != CONSUMER or not isinstance(app.amqp, RedriveAMQP):
         yield f"worker_consumer or amqp_cls is not Redrive's: no message would be checked; {REMOVE}"
 

@@ -37,6 +37,9 @@ class WorkerSettings(BaseSettings):
     result_bytes: int = Field(
         default=1_048_576, ge=1024, le=64 * 1024 * 1024, description="most of a result as JSON"
     )
+    grace_s: float = Field(
+        default=25, gt=0, le=604_800, description="from the signal to stop until the process has ended"
+    )
     patience_s: float = Field(
         default=5,
         gt=0,

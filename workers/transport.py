@@ -40,10 +40,12 @@ class BoundedWait:
     Raises, instead of waiting for ever: TimeoutError, which Celery takes for a lost connection.
     """
 
+    answer_timeout_s = ANSWER_TIMEOUT_S  # less in a worker that stops
+
     def wait(
         self, method: Any, callback: Any = None, timeout: float | None = None, *rest: Any, **more: Any
     ) -> Any:
-        return super().wait(method, callback, timeout or ANSWER_TIMEOUT_S, *rest, **more)  # type: ignore[misc]
+        return super().wait(method, callback, timeout or self.answer_timeout_s, *rest, **more)  # type: ignore[misc]
 
 
 class BoundedChannel(BoundedWait, pyamqp.Channel):
