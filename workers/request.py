@@ -130,7 +130,7 @@ class RedriveRequest(Request):
                 return Crashed("memory", failure)
             case MaybeEncodingError() if "MemoryError" in str(error.exc):  # while the report was pickled
                 return Crashed("memory", failure)
-            case WorkerLostError() if self._guard.stopping and "signal 15 " in str(error):
+            case WorkerLostError() if "signal 15 " in str(error) and self._guard.stopping:
                 return Returned()  # the signal to stop went to the pool processes too
             case WorkerLostError():
                 return Crashed("worker_lost", failure)

@@ -85,7 +85,8 @@ def test_all_work_on_the_schema_of_the_previous_release_and_through_the_migratio
     live(stack, third_party, "before")
     off = [migration.off_without for migration in migrations()[WORKS_FROM:] if migration.off_without]
     for process in stack.processes.started:
-        assert all(what in process.log for what in off), process.name
+        if process.name in ("api", "worker", "consumer"):
+            assert all(what in process.log for what in off), process.name
     done = stack.command("storage.cli:main", "migrate")
     assert done.returncode == 0, done.stderr
     live(stack, third_party, "after")
@@ -104,7 +105,8 @@ def test_all_work_on_the_schema_of_the_next_release_and_with_its_messages(
     message = task_message("from-the-next-release", "payments.call_payment_api", payment)
     properties = split(message.properties).with_header("redrive-hat", "bowler").encode()
     stack.publish("payments", message.body, RawProperties(properties))
-    stack.until("from-the-next-release", "SUCCEEDED")
+    state = "select state from redrive.jobs where id = 'from-the-next-release'"
+    eventually(lambda: stack.database.fetch(state) == [{"state": "SUCCEEDED"}], 30, "it has succeeded")
 
 
 def test_a_schema_that_has_left_this_release_behind_is_refused_by_all(stack: Stack, tmp_path: Path) -> None:
