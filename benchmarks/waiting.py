@@ -1,8 +1,8 @@
 """What waiting jobs cost a worker: `python -m benchmarks.waiting [--jobs 20000] [--seconds 30]`.
 
 The jobs have an eta and are published straight into the work queue, as any Celery program would. The worker's
-memory is looked at until the first of them is due; each run notes how late it is. Then the same with plain
-Celery, whose worker holds such jobs itself. Uses the tests' servers.
+memory is looked at until all have run; each run notes how late it is. Then the same with plain
+Celery on a classic queue. Uses the tests' servers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -72,9 +73,8 @@ def _consumed(vhost: Vhost) -> bool:
     return vhost.consumers("work") == 1
 
 
-def publish(vhost: Vhost, jobs: int, seconds: float) -> float:
-    """Each due `seconds` after it is published; when the first of them is."""
-    first = time.time() + seconds
+def publish(vhost: Vhost, jobs: int, seconds: float) -> None:
+    """Each due `seconds` after it is published."""
     with vhost.channel() as channel:
         for _ in range(jobs):
             due = time.time() + seconds
@@ -86,7 +86,6 @@ def publish(vhost: Vhost, jobs: int, seconds: float) -> float:
             )
             body = json.dumps([[], {"due": due}, {}]).encode()
             channel.basic_publish("", "work", body, properties)
-    return first
 
 
 def measure(kind: str, urls: ServerUrls, jobs: int, seconds: float) -> Measured:
@@ -99,14 +98,29 @@ def measure(kind: str, urls: ServerUrls, jobs: int, seconds: float) -> Measured:
 
         publish(vhost, WARM_UP, 0)
         eventually(lambda: noted(WARM_UP), 120, "warm", every_s=0.5)
-        before = most = rss_bytes(process.pid)
-        first = publish(vhost, jobs, seconds)
-        while time.time() < first:
-            most = max(most, rss_bytes(process.pid))
-            time.sleep(0.2)
-        eventually(lambda: noted(WARM_UP + jobs), 600 + seconds, "all have run", every_s=1)
+        with peak_rss(process.pid) as grown:
+            publish(vhost, jobs, seconds)
+            eventually(lambda: noted(WARM_UP + jobs), 600 + seconds, "all have run", every_s=1)
         late = sorted(float(line) for line in notes.read_text().splitlines()[WARM_UP:])
-        return Measured((most - before) / 1e6, late[len(late) // 2], late[int(len(late) * 0.99)], late[-1])
+        return Measured(grown[0] / 1e6, late[len(late) // 2], late[int(len(late) * 0.99)], late[-1])
+
+
+@contextmanager
+def peak_rss(pid: int) -> Iterator[list[int]]:
+    """Bytes by which the process and its children have grown at most, once it is left."""
+    before, seen, over = rss_bytes(pid), [0], threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            seen[0] = max(seen[0], rss_bytes(pid) - before)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
 
 
 def main() -> None:
