@@ -254,7 +254,7 @@ class Guard:
                     acks.append(arrival.message)
                 case "reject" if arrival and self._is_ours(arrival):
                     self._reject(arrival, reply.detail)
-                case "pause" | "resume" | "failed":
+                case "pause" | "resume" | "widen" | "failed":
                     self._on_notice(reply)
         if acks:
             ack_all(acks, self.broker_errors)
@@ -275,7 +275,7 @@ class Guard:
                     consumer.resume()
             case "widen":
                 if consumer is not None and not self._consumer.closing:
-                    consumer.widen()
+                    consumer.settled(False)  # it has run here: it is no poison
             case "failed":
                 state.should_terminate = self._consumer.controller.exitcode = 1
 
