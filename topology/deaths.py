@@ -9,9 +9,11 @@ from datetime import datetime
 
 from topology.names import UNROUTED_DLQ, dlq, work_queues_of
 from topology.spec import Topology
-from topology.wire import Properties
+from topology.wire import Properties, split
+from topology.wire_values import split_table, value_end
 
 _X_DEATH = "x-death"
+_KEY = bytes([len(_X_DEATH)]) + _X_DEATH.encode()  # as it stands in a table
 # A ladder step of any topology, also of one that is no longer declared.
 _STEP = re.compile(r".+\.retry\.[0-9]+m?s")
 
@@ -50,6 +52,35 @@ def deaths(properties: Properties) -> tuple[Death, ...]:
     if not isinstance(entries, list):
         return ()
     return tuple(death for entry in entries if (death := _death(entry)) is not None)
+
+
+def forged(raw: bytes) -> bool:
+    """Whether a property list has a death history that no broker wrote.
+
+    RabbitMQ 3.10.8 cannot add to an array that holds anything but tables (`function_clause` in
+    rabbit_fifo_dlx_worker): with such a message rejected, it holds back all dead letters of the queue.
+    """
+    if _KEY not in raw:
+        return False
+    for entry in split(raw).headers or ():
+        if entry.key == _KEY[1:] and not _written_by_a_broker(entry.value):
+            return True
+    return False
+
+
+def _written_by_a_broker(value: bytes) -> bool:
+    if value[:1] != b"A":
+        return False
+    offset, end = 5, len(value)
+    while offset < end:
+        after = value_end(value, offset, end)
+        if value[offset : offset + 1] != b"F":
+            return False
+        kinds = {entry.key: entry.value[:1] for entry in split_table(value[offset + 5 : after])}
+        if (kinds.get(b"queue"), kinds.get(b"reason"), kinds.get(b"count")) != (b"S", b"S", b"l"):
+            return False
+        offset = after
+    return True
 
 
 def target_of(

@@ -17,12 +17,14 @@ from celery.worker.strategy import proto1_to_proto2
 from kombu.compression import decompress
 from kombu.utils.json import loads
 
+from topology.deaths import forged
 from topology.delivery import Delivery, Refusal, TaskMessage, check_delivery, delivery_of
 from topology.headers import OUTCOME
 from topology.probe import probe_of
 from topology.wire import split
 from workers.acking import ack_all
 from workers.arrival import Arrival
+from workers.cleaning import round_trip
 from workers.completing import Finished
 from workers.entries import Postponed, Reply, Started
 from workers.handing_over import take_up
@@ -94,6 +96,11 @@ class Guard:
             return
         checked = self._check(message)
         name = self._queue_of(message)
+        if forged(message.raw_properties):
+            self._ledger.submit(
+                round_trip(message, checked, self._topology.queue(name), self._ledger.session)
+            )
+            return
         if isinstance(checked, Refusal):
             fields = {"action": "refused", "reason": checked.reason, "queue": name, "job_id": checked.id}
             logger.error("delivery rejected: %s", checked.detail, extra=fields)

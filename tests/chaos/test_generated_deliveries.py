@@ -71,10 +71,10 @@ def told(place: Ends) -> Told:
 def bare(properties: Properties) -> tuple[object, object]:
     """What must not change: all but the broker's own headers, their order and its names of integer types.
 
-    Of a message that was not due, also all but its eta and our own headers.
+    Of a message that was not due, or had a forged death history, also all but its eta and our own headers.
     """
     headers = {entry.key: entry.decode() for entry in properties.headers or () if entry.key not in BROKERS}
-    if headers.keys() & TIMED:
+    if headers.keys() & (TIMED | {b"redrive-attempt"}):
         headers = {key: value for key, value in headers.items() if key not in REWRITTEN}
     # The broker takes the expiration away when it dead-letters.
     rest = properties.without("headers", "expiration")

@@ -123,8 +123,7 @@ def _instead(name: str) -> st.SearchStrategy[bytes]:
         case "expires":
             return _times() | _plain((datetime.now(UTC) + timedelta(days=1)).isoformat())
         case "x-death":
-            # An array of anything but tables makes RabbitMQ 3.10.8 hold back all dead letters of the queue.
-            return _leaves | _plain([{}], [{"queue": "work", "reason": "rejected", "count": 999}])
+            return _values | _plain([5], [{}], [{"queue": "work", "reason": "rejected", "count": 999}])
         case "redrive-due":
             return _plain(0, 1, -1, 2**62, 2**62 + 1, "x", True, 1.5, [], None)
         case "timelimit":
