@@ -29,7 +29,7 @@ from workers.completing import Finished
 from workers.entries import Postponed, Reply, Started
 from workers.handing_over import take_up
 from workers.outcomes import Dead, Outcome, Returned, describe
-from workers.parsing import GuardedMessage
+from workers.parsing import GuardedMessage, redelivered
 from workers.request import RedriveRequest
 from workers.turns import Turns
 
@@ -145,7 +145,7 @@ class Guard:
             message.reject_log_error(logger, self.broker_errors, requeue=False)
         else:  # kombu could not even wrap it
             message.channel.basic_reject(message.delivery_tag, requeue=False)
-        self._consumer.task_consumer.settled(_redelivered(message))
+        self._consumer.task_consumer.settled(redelivered(message))
 
     # The run
 
@@ -266,7 +266,7 @@ class Guard:
         if acks:
             ack_all(acks, self.broker_errors)
             for message in acks:
-                self._consumer.task_consumer.settled(_redelivered(message))
+                self._consumer.task_consumer.settled(redelivered(message))
         self._admit()
 
     def _on_notice(self, reply: Reply) -> None:
@@ -296,11 +296,7 @@ class Guard:
         arrival.message.reject_log_error(logger, self.broker_errors, requeue=False)
         if arrival.on_dead is not None:
             arrival.on_dead(reason)
-        self._consumer.task_consumer.settled(_redelivered(arrival.message))
-
-
-def _redelivered(message: Any) -> bool:
-    return bool((getattr(message, "delivery_info", None) or {}).get("redelivered"))
+        self._consumer.task_consumer.settled(redelivered(arrival.message))
 
 
 def _seconds_until_due(task: TaskMessage) -> float:

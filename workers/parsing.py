@@ -63,3 +63,8 @@ class GuardedMessage(pyamqp.Message):
     def settled(self) -> None:
         """It was acked by `workers.acking`."""
         self._state = "ACK"
+
+
+def redelivered(message: Any) -> bool:
+    """Whether the broker had delivered it before, as far as it knows."""
+    return bool((getattr(message, "delivery_info", None) or {}).get("redelivered"))
