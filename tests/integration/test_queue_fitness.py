@@ -17,6 +17,10 @@ from topology.plan.fitness import Fitness, fitness_of
 from topology.settings import TopologySettings
 from topology.spec import Topology
 
+ARGUMENTS: dict[str, object] = {
+    "queue_type": "quorum", "dead_letter_exchange": "jobs.dlx", "dead_letter_routing_key": "jobs",
+    "dead_letter_strategy": "at-least-once", "overflow": "reject-publish", "delivery_limit": 20,
+}  # fmt: skip
 BOTH = Topology((*SMALL.queues, *OTHER.queues))
 both_ways = pytest.mark.parametrize("management", [True, False], ids=["management", "amqp"])
 
@@ -67,15 +71,22 @@ def test_the_bare_queue_that_plain_celery_makes_is_told_with_its_missing_dead_le
 
 @both_ways
 def test_a_queue_with_another_argument_alone_is_told(applied: Vhost, management: bool) -> None:
-    arguments = {
-        "queue_type": "quorum", "dead_letter_exchange": "elsewhere", "dead_letter_routing_key": "jobs",
-        "dead_letter_strategy": "at-least-once", "overflow": "reject-publish", "delivery_limit": 20,
-    }  # fmt: skip
-    again(applied, "jobs", **arguments)
+    again(applied, "jobs", **ARGUMENTS | {"dead_letter_exchange": "elsewhere"})
     said = [each for each in found(applied, management=management).wrong if "queue 'jobs'" in each]
     assert said == [
         "queue 'jobs' is another one: x-dead-letter-exchange: elsewhere -> jobs.dlx; run: topology plan"
     ]
+
+
+@both_ways
+def test_a_work_queue_with_another_argument_that_loses_nothing_is_said_and_consumed(
+    applied: Vhost, management: bool
+) -> None:
+    """A worker of the release before starts again after `topology migrate`, one of the next before it."""
+    again(applied, "jobs", **ARGUMENTS | {"delivery_limit": 5})
+    fit = found(applied, management=management)
+    assert [each for each in fit.wrong if "queue 'jobs'" in each] == []
+    assert "queue 'jobs' is another one: x-delivery-limit: 5 -> 20; run: topology plan" in fit.noted
 
 
 @both_ways

@@ -21,6 +21,9 @@ from topology.settings import TopologySettings
 from topology.spec import Topology, WorkQueue
 
 NAMED = 3  # missing entities that are named
+# Of a work queue: with another value it still keeps and dead-letters every message. While a release that changes
+# one of them goes out, the workers of the one before may start again.
+HARMLESS = frozenset({"x-delivery-limit", "x-max-priority", "x-message-ttl", "x-single-active-consumer"})
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,12 @@ def fitness_of(settings: TopologySettings, topology: Topology, names: Collection
 def fitness(topology: Topology, entities: Entities, have: Have) -> Fitness:
     """Pure. `entities` are those of `topology` that were looked for."""
     plan = compare(entities, have)
-    wrong = [*_differences(plan), *_consumer_timeouts(topology.queues, have)]
+    work_queues = {queue.name for queue in topology.queues}
+    harmless = [change for change in plan.conflicts if _is_harmless(change, work_queues)]
+    wrong = [*_differences(plan, harmless), *_consumer_timeouts(topology.queues, have)]
     begun = [change for change in plan.conflicts if change.note == HALF_WAY]
     noted = [f"{change.entity} {change.name!r}: {HALF_WAY}" for change in begun]
+    noted += [_another(change) for change in harmless]
     # A broker's own consumer timeout is in its configuration file, which nobody may read from here.
     noted += [f"policy {change.name!r}: {change.note}" for change in plan.of("left out")]
     return Fitness(tuple(wrong), (*noted, *(f"not seen: {words}" for words in plan.not_seen)))
@@ -80,7 +86,17 @@ def _without_ladders(topology: Topology, entities: Entities) -> Entities:
     )
 
 
-def _differences(plan: Plan) -> Iterator[str]:
+def _is_harmless(change: Change, work_queues: Collection[str]) -> bool:
+    arguments = {difference.argument for difference in change.differences}
+    known = change.entity == "queue" and change.name in work_queues and change.note != HALF_WAY
+    return known and bool(arguments) and arguments <= HARMLESS
+
+
+def _another(change: Change) -> str:
+    return f"{change.entity} {change.name!r} is another one: {_said(change)}; run: topology plan"
+
+
+def _differences(plan: Plan, harmless: Collection[Change]) -> Iterator[str]:
     missing = [f"{change.entity} {change.name!r}" for change in plan.of("create")]
     # The queues that matter most first: a ladder has dozens of the others.
     missing.sort(key=lambda entity: (not entity.startswith("queue"), ".retry." in entity))
@@ -89,8 +105,8 @@ def _differences(plan: Plan) -> Iterator[str]:
         listed = " and ".join([", ".join(missing[:NAMED]), *([f"{more} more"] if more > 0 else [])])
         yield f"{listed} {'is' if len(missing) == 1 else 'are'} not on the broker; run: topology apply"
     for change in plan.conflicts:
-        if change.note != HALF_WAY:
-            yield f"{change.entity} {change.name!r} is another one: {_said(change)}; run: topology plan"
+        if change.note != HALF_WAY and change not in harmless:
+            yield _another(change)
     for change in plan.of("set"):
         yield f"policy {change.name!r} is not as in the topology: {_said(change)}; run: topology apply"
     for change in plan.of("warning"):
