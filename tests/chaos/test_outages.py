@@ -261,7 +261,9 @@ def test_a_long_job_whose_connections_are_all_closed_runs_once(work: Work, tmp_p
 
 
 @pytest.mark.timeout(240)
-def test_a_memory_alarm_holds_retries_back_and_afterwards_all_is_done(work: Work, stoppable: Stoppable) -> None:
+def test_a_memory_alarm_holds_retries_back_and_afterwards_all_is_done(
+    work: Work, stoppable: Stoppable
+) -> None:
     worker = work.start()
     work.result(work.submit("t.add", x=1, y=1))
     # Two a second: the first may still get their retry out, the broker looks at its memory every 2.5 s.
