@@ -57,3 +57,12 @@ class Arrival:
             "queue": self.queue.name,
             "attempt": str(self.attempt),
         }
+
+
+def seconds_until_due(task: TaskMessage) -> float:
+    """Seconds until a message may run; none or less: now."""
+    now = time.time()
+    due = task.due_ms / 1000 if task.due_ms is not None else now
+    if task.eta is not None:
+        due = max(due, task.eta.timestamp())
+    return due - now

@@ -6,7 +6,6 @@ Nothing that a message contains raises out of this module; errors of the connect
 from __future__ import annotations
 
 import logging
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -23,7 +22,7 @@ from topology.headers import OUTCOME
 from topology.probe import probe_of
 from topology.wire import split
 from workers.acking import ack_all
-from workers.arrival import Arrival
+from workers.arrival import Arrival, seconds_until_due
 from workers.cleaning import round_trip
 from workers.completing import Finished
 from workers.entries import Postponed, Reply, Started
@@ -119,7 +118,7 @@ class Guard:
         if (value := message.headers.get(OUTCOME)) is not None and (run := take_up(arrival, value)):
             self._ledger.submit(run)
             return
-        wait_s = _seconds_until_due(checked)
+        wait_s = seconds_until_due(checked)
         self._ledger.submit(Postponed(arrival, wait_s) if wait_s > NEARLY_S else arrival)
 
     def _check(self, message: GuardedMessage) -> TaskMessage | Refusal:
@@ -297,11 +296,3 @@ class Guard:
         if arrival.on_dead is not None:
             arrival.on_dead(reason)
         self._consumer.task_consumer.settled(redelivered(arrival.message))
-
-
-def _seconds_until_due(task: TaskMessage) -> float:
-    now = time.time()
-    due = task.due_ms / 1000 if task.due_ms is not None else now
-    if task.eta is not None:
-        due = max(due, task.eta.timestamp())
-    return due - now

@@ -125,7 +125,7 @@ def _instead(name: str) -> st.SearchStrategy[bytes]:
         case "x-death":
             return _values | _plain([5], [{}], [{"queue": "work", "reason": "rejected", "count": 999}])
         case "redrive-due":
-            return _plain(0, 1, -1, 2**62, 2**62 + 1, "x", True, 1.5, [], None)
+            return _plain(0, 1, -1, 2**62 + 1, "x", True, 1.5, [], None)
         case "timelimit":
             return _plain(
                 [None, None], [30, 20], [0, 0], [1, 2, 3], [-1, None], "x", 5, [[], {}], [True, 1], {}
