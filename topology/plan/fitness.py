@@ -21,8 +21,8 @@ from topology.settings import TopologySettings
 from topology.spec import Topology, WorkQueue
 
 NAMED = 3  # missing entities that are named
-# Of a work queue: with another value it still keeps and dead-letters every message. While a release that changes
-# one of them goes out, the workers of the one before may start again.
+# Of a work queue: with another value it still keeps and dead-letters every message. While a release that
+# changes one of them goes out, the workers of the one before may start again.
 HARMLESS = frozenset({"x-delivery-limit", "x-max-priority", "x-message-ttl", "x-single-active-consumer"})
 
 
