@@ -207,6 +207,9 @@ def _deliveries(draw: st.DrawFn, tasks: Sequence[str]) -> tuple[Properties, byte
         headers |= {
             k: v for k, v in draw(st.dictionaries(_short, _values, max_size=2)).items() if k not in _TIMED
         }
+    if b"x-death" in headers:  # its way round the ladder sets these anew
+        for name in (b"redrive-attempt", b"redrive-due", b"eta"):
+            headers.pop(name, None)
     body = _body(draw, payload, headers)
     return _properties(draw, headers, JSON), draw(_short), body
 
