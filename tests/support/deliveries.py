@@ -121,7 +121,9 @@ def _instead(name: str) -> st.SearchStrategy[bytes]:
         case "eta":
             return _times()
         case "expires":
-            return _times() | _plain((datetime.now(UTC) + timedelta(days=1)).isoformat())
+            hour = timedelta(hours=1)  # far from the moment at which it is looked at
+            now = datetime.now(UTC)
+            return _plain((now - hour).isoformat(), (now + hour).isoformat(), "", "soon", 5, True, [], None)
         case "x-death":
             return _values | _plain([5], [{}], [{"queue": "work", "reason": "rejected", "count": 999}])
         case "redrive-due":
@@ -208,8 +210,8 @@ def _deliveries(draw: st.DrawFn, tasks: Sequence[str]) -> tuple[Properties, byte
             k: v for k, v in draw(st.dictionaries(_short, _values, max_size=2)).items() if k not in _TIMED
         }
     if b"x-death" in headers:  # its way round the ladder sets these anew
-        for name in (b"redrive-attempt", b"redrive-due", b"eta"):
-            headers.pop(name, None)
+        for key in (b"redrive-attempt", b"redrive-due", b"eta"):
+            headers.pop(key, None)
     body = _body(draw, payload, headers)
     return _properties(draw, headers, JSON), draw(_short), body
 
