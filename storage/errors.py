@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
 
 class StorageError(Exception):
@@ -14,6 +15,10 @@ class StorageError(Exception):
 
 class DatabaseAwayError(StorageError):
     """Postgres cannot be reached, or gave up the connection: try again later, nothing is decided."""
+
+
+class PoolExhaustedError(StorageError):
+    """A job holds every connection of its process, and asks for one more."""
 
 
 class DatabaseRefusedError(StorageError):
@@ -29,6 +34,8 @@ class MigrationError(StorageError):
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _TRANSIENT_CLASSES = ("08", "53", "57", "40")
 _TRANSIENT_CODES = ("25006", "55P03")
+# Of these, what a statement may bring upon itself: its timeout, its limit on temporary files.
+_OF_THE_STATEMENT = ("57014", "53400")
 
 
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
@@ -60,6 +67,27 @@ def translate(what: str) -> Iterator[None]:
         if is_transient(error):
             raise DatabaseAwayError(f"Postgres is away ({what}): {error or type(error).__name__}") from error
         raise
+
+
+@contextmanager
+def translate_in_task(what: str, connection: asyncpg.Connection | PoolConnectionProxy) -> Iterator[None]:
+    """Like `translate`, around code or statements of a task's: as an outage, its own failures would come
+    again for ever.
+
+    These pass unchanged: what a statement brings upon itself; errors of sockets while `connection` is open,
+    which are those of another server.
+    """
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        if isinstance(error, asyncpg.PostgresError):
+            own = error.sqlstate in _OF_THE_STATEMENT
+        else:
+            own = not connection.is_closed()
+        if own:
+            raise
+        with translate(what):
+            raise
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import asyncpg
 
-from storage.errors import DRIVER_ERRORS, translate
+from storage.errors import DRIVER_ERRORS, PoolExhaustedError, translate
 from storage.pool import open_pool
 from storage.settings import StorageSettings
 
@@ -155,6 +155,7 @@ class Database:
 
         Raises:
             storage.errors.DatabaseAwayError
+            storage.errors.PoolExhaustedError
         """
         taking = self.beside(self._take(borrower.get()))
         try:
@@ -198,9 +199,20 @@ class Database:
             async with self._opening:
                 if self._pool is None:
                     self._pool = await open_pool(self._settings, self._name, lock_timeout_s=LOCK_TIMEOUT_S)
-            connection: Any = await self._pool.acquire(timeout=self._settings.database_timeout_s)
+            try:
+                connection: Any = await self._pool.acquire(timeout=self._settings.database_timeout_s)
+            except TimeoutError:
+                self._refuse_if_all_are_lent_to(who)
+                raise
         self._lent[connection] = who
         return connection  # type: ignore[no-any-return]  # the pool's proxy of a Connection
+
+    def _refuse_if_all_are_lent_to(self, who: object | None) -> None:
+        most, owners = self._settings.database_pool_max, list(self._lent.values())
+        if len(owners) >= most and all(owner is who for owner in owners):
+            raise PoolExhaustedError(
+                f"this job holds all {most} connections of its process and asks for another: nest less"
+            )
 
     async def _clean(self, connection: asyncpg.Connection, transaction: Any = None) -> None:
         if connection not in self._lent:  # reclaimed meanwhile

@@ -6,7 +6,7 @@ from typing import Any
 
 import asyncpg
 
-from storage.errors import translate
+from storage.errors import translate, translate_in_task
 from storage.sync import Database
 
 
@@ -39,7 +39,7 @@ class Transaction:
     async def commit(self) -> None:
         """Commit, and give the connection back whatever happens."""
         try:
-            with translate("commit a transaction"):
+            with translate_in_task("commit a transaction", self.connection):
                 transaction, self._transaction = self._transaction, None
                 await transaction.commit()
         finally:
@@ -47,12 +47,12 @@ class Transaction:
 
     async def execute(self, statement: str, *arguments: object) -> str:
         """A statement; Postgres' tag, such as `INSERT 0 1`."""
-        with translate("change something in a transaction"):
+        with translate_in_task("change something in a transaction", self.connection):
             return str(await self.connection.execute(statement, *arguments))
 
     async def fetch(self, statement: str, *arguments: object) -> list[Any]:
         """All rows; columns by name or number."""
-        with translate("read something in a transaction"):
+        with translate_in_task("read something in a transaction", self.connection):
             return list(await self.connection.fetch(statement, *arguments))
 
     async def roll_back(self) -> None:

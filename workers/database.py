@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from storage.errors import translate
+from storage.errors import translate_in_task
 from storage.sync import Database
 from storage.transactions import Transaction
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class AsyncPool:
-    """All methods raise storage.errors.DatabaseAwayError; a task that lets it pass comes again, uncounted."""
+    """All methods raise storage.errors.DatabaseAwayError; a task that lets it pass comes again, uncounted.
+
+    Other errors inside of a block pass as they are. PoolExhaustedError: the job holds all connections itself.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -28,7 +31,7 @@ class AsyncPool:
     async def acquire(self) -> AsyncIterator[Connection]:
         """An asyncpg connection for the block."""
         async with self._database.lend() as connection:
-            with translate("use a connection in a task"):
+            with translate_in_task("use a connection in a task", connection):
                 yield connection
 
     async def execute(self, statement: str, *arguments: object) -> str:

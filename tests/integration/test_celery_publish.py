@@ -85,3 +85,24 @@ def test_a_publish_that_is_never_confirmed_raises(
     with pytest.raises(OperationalError, match="timed out"):
         app.send_task("known.elsewhere", retry=False)
     assert vhost.depth("work") == 1
+
+
+TOO_LARGE: dict[str, tuple[dict[str, Any], str]] = {
+    "headers over a frame": ({"headers": {"k": "A" * 200_000}}, "frame_too_large"),  # closes the connection
+    "body over the limit": ({"args": ["A" * 20_000_000]}, "larger than configured max size"),
+}
+
+
+@pytest.mark.parametrize("what", TOO_LARGE)
+def test_a_publish_that_is_too_large_raises_and_the_next_goes_out(
+    app_at: AppAt, vhost: Vhost, broker_release: tuple[int, int], what: str
+) -> None:
+    options, said = TOO_LARGE[what]
+    if "args" in options and broker_release < (4, 0):
+        pytest.skip("not run: this broker's limit is 128 MiB")
+    app = app_at(vhost.amqp_url)
+    app.send_task("known.elsewhere")
+    with pytest.raises((*app.connection().connection_errors, *app.connection().channel_errors), match=said):
+        app.send_task("known.elsewhere", **options)
+    app.send_task("known.elsewhere")
+    assert vhost.depth("work") == 2

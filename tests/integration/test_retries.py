@@ -210,6 +210,17 @@ def test_an_unroutable_publish_raises_in_the_task_and_a_good_one_goes_on(work: W
         work.apply()
 
 
+def test_a_publish_that_no_frame_holds_is_a_failure_of_its_task_alone(work: Work) -> None:
+    """The broker closes the connection over it (501)."""
+    job = work.submit("r.publish", queue="work", headers={"k": "A" * 200_000})
+    dead = work.until(job, "DEAD")
+    assert (dead["reason"], dead["attempt"]) == ("exception", 1)
+    assert "frame_too_large" in dead["error"]
+    sent = [work.submit("r.publish", queue="work") for _ in range(3)]
+    assert [work.result(each) for each in sent] == ["sent"] * 3
+    work.until_letters(1)
+
+
 def test_a_delayed_publish_of_a_task_goes_by_the_ladder(work: Work) -> None:
     job = work.submit("r.publish", queue="work", countdown=5, task_id="from-inside")
     assert work.result(job) == "sent"

@@ -1,0 +1,50 @@
+"""A task's own trouble in its database blocks is no outage, as which it would come again for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.databases import Database
+from tests.support.processes import Processes
+from tests.support.shared import Places, Shared
+from tests.support.vhosts import Vhost
+from tests.support.work import Work
+
+
+@pytest.fixture(scope="module")
+def shared(places: Places) -> Iterator[Shared[Work]]:
+    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
+        work = Work(vhost, database, processes, module="tests.support.database_jobs")
+        work.start(REDRIVE_DATABASE_TIMEOUT_S="1")
+        return work
+
+    with places.shared(make) as shared:
+        yield shared
+
+
+@pytest.fixture
+def work(shared: Shared[Work], request: pytest.FixtureRequest) -> Iterator[Work]:
+    with shared.lent(request.node) as work:
+        yield work
+
+
+CASES = {
+    "timed_out": "QueryCanceledError",
+    "timed_out_async": "QueryCanceledError",
+    "other_server": "ConnectionRefusedError",
+    "other_server_async": "TimeoutError",
+    "greedy": "PoolExhaustedError",
+    "greedy_async": "PoolExhaustedError",
+}
+
+
+def test_a_tasks_own_trouble_is_a_failure(work: Work) -> None:
+    jobs = {name: work.submit(f"d.{name}") for name in CASES}
+    for name, job in jobs.items():
+        dead = work.until(job, "DEAD")
+        (attempt,) = work.attempts(job)
+        assert dead["reason"] == "exception"
+        assert attempt["exception_type"].rpartition(".")[2] == CASES[name]
+    work.until_letters(len(jobs))
