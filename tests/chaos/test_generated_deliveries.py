@@ -30,8 +30,8 @@ COUNT = int(os.environ.get("TEST_DELIVERIES", "2000"))
 SEED = int(os.environ.get("TEST_SEED", "1"))
 TASKS = ["e.fine", "e.fine", "e.fine", "e.raises", "e.unknown"]
 BROKERS = {name.encode() for name in (*DEATH_HEADERS, *DELIVERY_COUNTERS)}
-TIMED = {b"eta", b"redrive-due", b"redrive-publish"}
-REWRITTEN = {*TIMED, b"redrive-attempt"}
+# Written or taken off by a way round the ladder.
+OURS = {b"eta", b"redrive-due", b"redrive-publish", b"redrive-attempt", b"redrive-outcome"}
 ANSWER_S = 30
 
 
@@ -69,13 +69,9 @@ def told(place: Ends) -> Told:
 
 
 def bare(properties: Properties) -> tuple[object, object]:
-    """What must not change: all but the broker's own headers, their order and its names of integer types.
-
-    Of a message that was not due, or had a forged death history, also all but its eta and our own headers.
-    """
-    headers = {entry.key: entry.decode() for entry in properties.headers or () if entry.key not in BROKERS}
-    if headers.keys() & (TIMED | {b"redrive-attempt"}):
-        headers = {key: value for key, value in headers.items() if key not in REWRITTEN}
+    """What must not change: all but the broker's headers and ours, their order, names of integer types."""
+    ignored = BROKERS | OURS
+    headers = {entry.key: entry.decode() for entry in properties.headers or () if entry.key not in ignored}
     # The broker takes the expiration away when it dead-letters.
     rest = properties.without("headers", "expiration")
     return (headers, rest)
