@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from topology.delivery import Refusal, TaskMessage
 from topology.spec import WorkQueue
-from workers.arrival import Arrival
+from workers.arrival import Arrival, seconds_until_due
 from workers.entries import Postponed
 
 if TYPE_CHECKING:
@@ -23,9 +24,12 @@ def round_trip(
     """The way of such a message, whatever else is right or wrong with it: that is judged when it is back."""
     if isinstance(checked, Refusal):
         checked = TaskMessage(checked.id or "", checked.task or "", [], {}, {}, protocol=2)
+    wait_s = max(SOON_S, seconds_until_due(checked))
+    # As protocol 2, whose body is left alone.
+    checked = replace(checked, protocol=2)
     arrival = Arrival(
         message, checked, queue, message.raw_properties, message.raw_body, session, 0.0,
         attempt=checked.attempt,
     )  # fmt: skip
     logger.warning("its death history is forged: sent round", extra=arrival.log_fields("cleaned"))
-    return Postponed(arrival, SOON_S)
+    return Postponed(arrival, wait_s)
