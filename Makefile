@@ -7,6 +7,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 # More arguments for pytest, e.g. make test ARGS='-k replay -x'
 ARGS ?=
+# Test files that run at a time, each process with servers of its own; the tests mostly wait. 0: all in one process.
+JOBS ?= 2
 
 VENV := .venv/bin/python
 # Without a PYTHON=… of the caller's, the one that .venv was made with stays.
@@ -30,7 +32,7 @@ check: bootstrap ## show which servers a run would use, and whether they answer
 	@$(VENV) -m dev check
 
 test: lint type ## ruff, mypy, then pytest over everything (ARGS=… is handed to pytest)
-	@$(VENV) -m pytest $(ARGS)
+	@$(VENV) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: bootstrap ## ruff: rules and format
 	@$(VENV) -m ruff check .

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -70,7 +69,7 @@ def test_a_large_traceback_is_left_out_and_a_large_result_does_not_go() -> None:
 
 
 def header(**fields: object) -> str:
-    good = {"version": 1, "claim": str(uuid4()), "kind": "succeeded", "outcome": {}}
+    good = {"version": 1, "claim": "0b7ba8f6-4f0c-4a8e-9a53-3f8a8f2b6c11", "kind": "succeeded", "outcome": {}}
     return json.dumps(good | fields)
 
 

@@ -233,7 +233,7 @@ def test_encoded_values(value: object, raw: bytes | None) -> None:
         Decimal(2**31),
         Decimal("1E-256"),
         Decimal("1E+999999"),
-        object(),
+        pytest.param(object(), id="an object"),
         {1: "not a key"},
     ],
     ids=repr,
