@@ -7,7 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 # More arguments for pytest, e.g. make test ARGS='-k replay -x'
 ARGS ?=
-# Test files that run at a time, each process with servers of its own; the tests mostly wait. 0: all in one process.
+# Processes that run test files, each with servers of its own, since tests mostly wait: 1 or 2. 0: in pytest itself.
 JOBS ?= 2
 
 VENV := .venv/bin/python

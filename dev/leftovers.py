@@ -11,7 +11,18 @@ from dev.errors import DevError
 from dev.identity import send
 from dev.interrupts import uninterrupted
 from dev.processes import GRACE, end
-from dev.runs import PURPOSES, Purpose, Run, RunState, directory_of, load_state, lock, open_run, save_state
+from dev.runs import (
+    PURPOSES,
+    Purpose,
+    Run,
+    RunState,
+    directory_of,
+    load_state,
+    lock,
+    open_run,
+    save_state,
+    target,
+)
 from dev.waiting import Say
 
 _STOP_SECONDS = 60.0  # for a live `make up` to end well
@@ -56,7 +67,7 @@ def down(say: Say, *, everything: bool = False) -> int:
             if purpose == "up":
                 say("`make up` did not end when asked to: it still runs")
             else:
-                say(f"`make {purpose}` is running: left alone; it ends and clears up by itself")
+                say(f"`make {target(purpose)}` is running: left alone; it ends and clears up by itself")
             remains |= everything or purpose == "up"
             continue
         with held, uninterrupted():

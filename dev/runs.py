@@ -19,7 +19,9 @@ from dev.identity import Identity, identify
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCAL = ROOT / ".local"
-Purpose = Literal["up", "demo", "test"]
+Purpose = Literal["up", "demo", "test", "test-2"]
+# A test run of two processes has servers for each.
+TESTS: tuple[Purpose, ...] = ("test", "test-2")
 _STATE = "state.json"
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 
@@ -79,6 +81,11 @@ def load_state(directory: Path) -> RunState:
         raise DevError(
             f"{path} does not hold the record of a run ({error!r}). Look at it, then remove it."
         ) from error
+
+
+def target(purpose: Purpose) -> str:
+    """The make target that it belongs to."""
+    return purpose.partition("-")[0]
 
 
 def directory_of(purpose: Purpose) -> Path:
@@ -158,7 +165,8 @@ def open_run(purpose: Purpose) -> Run:
         owner = load_state(directory).owner
         who = f"process {owner.pid}" if owner else "another process"
         raise AlreadyRunning(
-            f"`make {purpose}` is running already in {ROOT} ({who}). End it first, or use another clone."
+            f"`make {target(purpose)}` is running already in {ROOT} ({who}). "
+            "End it first, or use another clone."
         )
     directory.mkdir(exist_ok=True)
     return Run(purpose, directory, held, load_state(directory))

@@ -8,7 +8,7 @@ from dotenv import dotenv_values
 
 from dev.interrupts import interrupt_on_termination
 from dev.leftovers import begin, close_run
-from dev.runs import PURPOSES, ROOT, Purpose
+from dev.runs import PURPOSES, ROOT, TESTS, Purpose
 from dev.servers.choice import WrongEnvironment, choose, forced_kind, named_urls
 from dev.servers.compose import ComposeServers
 from dev.servers.contract import Kind, NotControllable, Servers, ServersFailed, ServerUrls
@@ -35,7 +35,7 @@ def source(purpose: Purpose, say: Callable[[str], None]) -> tuple[Kind, ServerUr
     Raises WrongEnvironment when variables contradict each other or ask for what is not there.
     """
     environment: dict[str, str | None] = {**os.environ}
-    if purpose != "test":
+    if purpose not in TESTS:
         environment = {**dotenv_values(ROOT / ".env"), **environment}
     named, forced = named_urls(purpose, environment), forced_kind(environment)
     docker = usable_docker(purpose)
@@ -62,7 +62,7 @@ def acquire(purpose: Purpose, say: Callable[[str], None]) -> Servers:
             servers = NamedServers(run, named, say)
         elif kind == "local":
             servers = LocalServers(run, say)
-        elif purpose == "test":
+        elif purpose in TESTS:
             servers = TestContainers(run, say)
         else:
             servers = ComposeServers(run, say)

@@ -6,7 +6,7 @@ from typing import get_args
 from urllib.parse import SplitResult, urlsplit
 
 from dev.errors import DevError
-from dev.runs import Purpose
+from dev.runs import TESTS, Purpose
 from dev.servers.contract import Kind, ServerUrls
 
 FORCE = "REDRIVE_SERVERS"
@@ -32,7 +32,7 @@ class Docker:
 
 def prefix_of(purpose: Purpose) -> str:
     """Tests have names of their own: they create and drop vhosts and databases."""
-    return "REDRIVE_TEST_" if purpose == "test" else "REDRIVE_"
+    return "REDRIVE_TEST_" if purpose in TESTS else "REDRIVE_"
 
 
 def named_urls(purpose: Purpose, environment: Mapping[str, str | None]) -> ServerUrls | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dev.interrupts import uninterrupted
 from dev.leftovers import close_run
-from dev.runs import Purpose, Run
+from dev.runs import TESTS, Purpose, Run
 from dev.servers.choice import Docker
 from dev.servers.contract import Kind, Servers, ServersFailed, ServerUrls
 from dev.servers.readiness import (
@@ -38,7 +38,7 @@ def usable_docker(purpose: Purpose) -> Docker:
     host = _ask("context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
     if host and not host.startswith(("unix:", "npipe:", "fd:")):
         return Docker(usable=False, engine=True, problem=f"its engine is not on this machine ({host})")
-    if purpose != "test":
+    if purpose not in TESTS:
         compose = _ask("compose", "version", "--short")
         numbers = tuple(
             int(part) for part in compose.lstrip("v").split("-")[0].split(".")[:3] if part.isdigit()
@@ -110,7 +110,7 @@ class ContainerServers(Servers):
         self.secrets = secrets
         self.say = say
         # Tests make databases of their own, so theirs is the administrator's.
-        self.urls = urls(secrets, ports, "postgres" if run.purpose == "test" else DATABASE)
+        self.urls = urls(secrets, ports, "postgres" if run.purpose in TESTS else DATABASE)
         self.broker = ""
         self.database = ""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from dev.leftovers import close_run
-from dev.runs import Purpose, Run
+from dev.runs import TESTS, Purpose, Run
 from dev.servers.choice import prefix_of
 from dev.servers.contract import Kind, NotControllable, Servers, ServerUrls
 from dev.servers.readiness import Question, ask_amqp, ask_database, ask_management, wait_until_ready
@@ -19,7 +19,7 @@ def advice(variable: str, purpose: Purpose, environment: Mapping[str, str]) -> s
     if not (environment.get(variable) or "").strip():
         return f"{variable} is set in .env."
     # REDRIVE_KEY stands in no settings: it comes from the file that `make up` writes for shells.
-    if purpose == "test" or "REDRIVE_KEY" not in environment:
+    if purpose in TESTS or "REDRIVE_KEY" not in environment:
         return f"{variable} is set in the environment of this shell."
     return (
         f"{variable} is set in the environment of this shell, as is REDRIVE_KEY: it looks sourced from "

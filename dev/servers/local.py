@@ -6,7 +6,7 @@ from dev import apt
 from dev.interrupts import uninterrupted
 from dev.leftovers import close_run
 from dev.ports import free_ports
-from dev.runs import Run
+from dev.runs import TESTS, Run
 from dev.servers.contract import Kind, Servers, ServersFailed, ServerUrls
 from dev.servers.postgres import LocalDatabase, find_binaries
 from dev.servers.rabbitmq import BrokerPorts, LocalBroker, find_server
@@ -33,7 +33,7 @@ class LocalServers(Servers):
         self.database = LocalDatabase(run, secrets, database, binaries, say)
         broker_login = f"{USER}:{secrets.broker_password}@127.0.0.1"
         # Tests make databases of their own, so theirs is the administrator's.
-        name = "postgres" if run.purpose == "test" else DATABASE
+        name = "postgres" if run.purpose in TESTS else DATABASE
         self.urls = ServerUrls(
             amqp=f"amqp://{broker_login}:{amqp}/%2F",
             management=f"http://{broker_login}:{management}",
@@ -45,7 +45,7 @@ class LocalServers(Servers):
         self.broker.spawn()
         self.database.spawn()
         self._wait(self.broker.question(self.urls), self.database.question(self.urls))
-        if self.run.purpose != "test":
+        if self.run.purpose not in TESTS:
             self.database.make_database()
 
     def stop_broker(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dev.processes import Account, Child, spawn, tail
-from dev.runs import Run
+from dev.runs import TESTS, Run
 from dev.servers.contract import ServersFailed, ServerUrls
 from dev.servers.readiness import NotReady, Question, ask_database
 from dev.servers.secrets import DATABASE, USER, Secrets
@@ -65,7 +65,7 @@ class LocalDatabase:
             "max_connections": 200,
             "shared_buffers": "64MB",
         }
-        if self.run.purpose == "test":
+        if self.run.purpose in TESTS:
             # Tests kill the server, never the machine: the kernel keeps what was written, so nothing is lost.
             settings["fsync"] = "off"
         argv = [str(self.binaries / "postgres"), "-D", str(data)]

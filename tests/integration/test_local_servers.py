@@ -12,7 +12,7 @@ from dev.errors import DevError
 from dev.servers import NotControllable, acquire
 from dev.servers.contract import ServersFailed
 from dev.servers.readiness import NotReady, Question, ask_amqp, ask_database, ask_management, wait_until_ready
-from tests.support.servers import Servers, ServerUrls
+from tests.support.servers import Servers, ServerUrls, purpose
 
 NOWHERE = ServerUrls("amqp://u:p@127.0.0.1:1/", "http://127.0.0.1:1", "postgresql://u:p@127.0.0.1:1/x")
 
@@ -25,7 +25,7 @@ def test_the_servers_answer_and_a_second_session_in_this_clone_is_refused(server
         "administrator",
     )
     with pytest.raises(DevError, match="`make test` is running already"):
-        acquire("test", print)
+        acquire(purpose(), print)
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from dev.errors import DevError
+from dev.runs import Purpose
 from dev.servers import NotControllable, Servers, ServerUrls, acquire
 
 __all__ = ["NotControllable", "ServerUrls", "Servers", "acquired_servers"]
+
+
+def purpose() -> Purpose:
+    """Of this process's servers: a second process of one test run (pytest-xdist) has its own."""
+    return "test-2" if os.environ.get("PYTEST_XDIST_WORKER") == "gw1" else "test"
 
 
 def acquired_servers(config: pytest.Config) -> Iterator[Servers]:
@@ -27,7 +34,7 @@ def acquired_servers(config: pytest.Config) -> Iterator[Servers]:
             print(f"\nservers: {line}", end="", flush=True)
 
     try:
-        servers = acquire("test", say)
+        servers = acquire(purpose(), say)
     except DevError as error:  # without servers each remaining test would only repeat it
         pytest.exit(f"no servers for the tests: {error}", returncode=1)
     with servers:
