@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.databases import Database
+from tests.support.databases import Database, execute_as_admin
 from tests.support.graveyard import Graveyard, plain
 from tests.support.processes import Process, Processes
 from tests.support.proxy import TcpProxy
@@ -155,6 +155,48 @@ def test_postgres_away_stops_consuming_and_its_return_starts_it_again(
         "select max(id) - min(id) + 1 as ids, count(*) from redrive.dead_letters"
     )
     assert counts == [{"ids": 50, "count": 50}]
+
+
+def refuse_writes(graveyard: Graveyard, how: str) -> Callable[[], None]:
+    """From now on; calling the answer ends it."""
+    database = graveyard.database
+    if how == "read-only":
+
+        def only_reads(value: str) -> None:
+            execute_as_admin(
+                database, f'alter database "{database.name}" set default_transaction_read_only = {value}'
+            )
+            database.cut_connections()
+
+        only_reads("on")
+        return lambda: only_reads("off")
+    database.execute(
+        "create function full_disk() returns trigger language plpgsql as"
+        " $$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$"
+    )
+    database.execute(
+        "create trigger full_disk before insert on redrive.dead_letters"
+        " for each statement execute function full_disk()"
+    )
+    return lambda: database.execute("drop trigger full_disk on redrive.dead_letters")
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [("read-only", "read-only transaction"), ("disk full", "could not extend file")]
+)
+def test_a_database_that_takes_no_writes_is_waited_for(graveyard: Graveyard, how: str, said: str) -> None:
+    sent = named(100)
+    process = graveyard.start(REDRIVE_DLQ_BATCH_LETTERS="20")
+    allow = refuse_writes(graveyard, how)
+    graveyard.publish("orders.dlq", *sent)
+    eventually(lambda: process.log.count(said) >= 3, 30, "it has tried three times")
+    assert graveyard.letters() == []
+    allow()
+    graveyard.until_stored(100, 40)
+    assert bodies(graveyard) == sorted(message.body for message in sent)
+    assert {row["state"] for row in graveyard.letters()} == {"open"}, "none is quarantined"
+    assert process.log.count(said) < 20, "its pauses grow"
+    until_drained(graveyard, 100)
 
 
 def test_a_network_to_postgres_that_swallows_everything_is_noticed(
