@@ -16,8 +16,9 @@ from tests.support.shared import FAILED, PROCESSES, Places
 from tests.support.stack import Stack
 from tests.support.stubs import sink, third_party
 from tests.support.vhosts import Vhost, broker_version, fresh_vhost
+from tests.support.work import worker
 
-__all__ = ["sink", "third_party"]  # fixtures, found here by pytest
+__all__ = ["sink", "third_party", "worker"]  # fixtures, found here by pytest
 
 MARKED_FOLDERS = {"integration": "integration", "chaos": "chaos", "adopt": "integration"}
 

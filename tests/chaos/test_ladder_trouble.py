@@ -15,7 +15,7 @@ from tests.support.servers import NotControllable, Servers
 from tests.support.shared import Places, Shared
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
-from tests.support.work import TIME_SCALE, Work
+from tests.support.work import TIME_SCALE, Work, shared_work
 from topology.entities import compile_topology
 from topology.names import UNROUTED, UNROUTED_DLQ, step
 
@@ -27,12 +27,7 @@ FAILED = "action=ladder_publish_failed"
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Work]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
-        work = Work(vhost, database, processes, module="tests.support.retry_jobs")
-        work.start("-Q", "work")
-        return work
-
-    with places.shared(make) as shared:
+    with shared_work(places, "-Q", "work", module="tests.support.retry_jobs") as shared:
         yield shared
 
 

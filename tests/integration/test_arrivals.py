@@ -29,13 +29,6 @@ def work(shared: Shared[Work], request: pytest.FixtureRequest) -> Iterator[Work]
         yield work
 
 
-@pytest.fixture
-def worker(work: Work) -> Iterator[Process]:
-    (process,) = work.processes.started
-    yield process
-    assert process.exit_code is None, "the worker has ended"
-
-
 FIRST, SECOND = Attempt(1, 1), Attempt(1, 2)
 
 

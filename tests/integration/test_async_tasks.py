@@ -34,13 +34,6 @@ def work(shared: Shared[Work], request: pytest.FixtureRequest) -> Iterator[Work]
         yield work
 
 
-@pytest.fixture
-def worker(work: Work) -> Iterator[Process]:
-    (process,) = work.processes.started
-    yield process
-    assert process.exit_code is None, "the worker has ended"
-
-
 def test_every_form_of_coroutine_is_run(work: Work, worker: Process) -> None:
     jobs = {form: work.submit(f"a.{form}", x=21) for form in FORMS}
     assert {form: work.result(job) for form, job in jobs.items()} == dict.fromkeys(FORMS, 42)

@@ -6,21 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.databases import Database
-from tests.support.processes import Processes
 from tests.support.shared import Places, Shared
-from tests.support.vhosts import Vhost
-from tests.support.work import Work
+from tests.support.work import Work, shared_work
 
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Work]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
-        work = Work(vhost, database, processes, module="tests.support.database_jobs")
-        work.start(REDRIVE_DATABASE_TIMEOUT_S="1")
-        return work
-
-    with places.shared(make) as shared:
+    with shared_work(places, module="tests.support.database_jobs", REDRIVE_DATABASE_TIMEOUT_S="1") as shared:
         yield shared
 
 

@@ -14,13 +14,10 @@ from celery import Celery
 from kombu import Exchange, Queue, pools
 
 from storage.settings import StorageSettings
-from tests.support.databases import Database
-from tests.support.processes import Processes
 from tests.support.retry_jobs import FAR, TOPOLOGY
 from tests.support.shared import Places, Shared
-from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
-from tests.support.work import TIME_SCALE, Work
+from tests.support.work import TIME_SCALE, Work, shared_work
 from topology.ladder import route
 from topology.messages import task_message
 from topology.names import dlq, step
@@ -36,12 +33,7 @@ INDIA = timezone(timedelta(hours=5, minutes=30))
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Work]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
-        work = Work(vhost, database, processes, module="tests.support.retry_jobs")
-        work.start("-Q", "work,far")
-        return work
-
-    with places.shared(make) as shared:
+    with shared_work(places, "-Q", "work,far", module="tests.support.retry_jobs") as shared:
         yield shared
 
 

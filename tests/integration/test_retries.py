@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.databases import Database
-from tests.support.processes import Processes
 from tests.support.shared import Places, Shared
-from tests.support.vhosts import Vhost
-from tests.support.work import TIME_SCALE, Work
+from tests.support.work import TIME_SCALE, Work, shared_work
 from topology.headers import ATTEMPT, DEATH_HEADERS, DELIVERY_COUNTERS, PUBLISH, Attempt
 from topology.messages import task_message
 from topology.wire import RawProperties, properties, split
@@ -26,12 +23,7 @@ SLACK_S = 2.0
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Work]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
-        work = Work(vhost, database, processes, module="tests.support.retry_jobs")
-        work.start("-Q", "work")
-        return work
-
-    with places.shared(make) as shared:
+    with shared_work(places, "-Q", "work", module="tests.support.retry_jobs") as shared:
         yield shared
 
 

@@ -33,13 +33,6 @@ def work(shared: Shared[Work], request: pytest.FixtureRequest) -> Iterator[Work]
         yield work
 
 
-@pytest.fixture
-def worker(work: Work) -> Iterator[Process]:
-    (process,) = work.processes.started
-    yield process
-    assert process.exit_code is None, "the worker has ended"
-
-
 def outcomes(work: Work, job: str) -> list[tuple[str, str | None]]:
     return [(attempt["outcome"], attempt["reason"]) for attempt in work.attempts(job)]
 

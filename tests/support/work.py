@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.databases import Database
 from tests.support.processes import Process, Processes
 from tests.support.shared import Places, Shared
@@ -175,11 +177,11 @@ class Work:
 
 
 @contextmanager
-def shared_work(places: Places, *arguments: str, **options: Any) -> Iterator[Shared[Work]]:
+def shared_work(places: Places, *arguments: str, module: str = APP, **options: Any) -> Iterator[Shared[Work]]:
     """For a fixture of scope `module`: a worker started with `arguments` and `options`, see `Work.start`."""
 
     def make(vhost: Vhost, database: Database, processes: Processes) -> Work:
-        work = Work(vhost, database, processes)
+        work = Work(vhost, database, processes, module=module)
         work.start(*arguments, **options)
         return work
 
@@ -190,3 +192,11 @@ def shared_work(places: Places, *arguments: str, **options: Any) -> Iterator[Sha
 def runs(path: Path) -> Counter[str]:
     """How often each job wrote a line that begins with its id."""
     return Counter(line.split()[0] for line in path.read_text().splitlines()) if path.exists() else Counter()
+
+
+@pytest.fixture
+def worker(work: Work) -> Iterator[Process]:
+    """The one worker of `work`, which must outlive the test."""
+    (process,) = work.processes.started
+    yield process
+    assert process.exit_code is None, "the worker has ended"
