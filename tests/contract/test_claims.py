@@ -94,6 +94,18 @@ async def test_an_attempt_that_had_begun_is_counted_and_dead_at_the_bound(
 # Completion
 
 
+async def test_an_attempt_that_crashed_comes_again_and_is_dead_at_the_bound(
+    connection: asyncpg.Connection,
+) -> None:
+    held = await running(connection)
+    for number in (1, 2):
+        assert await complete(connection, held, "crashed") == Fate("RETRYING", 1, number + 1)
+        held = a_claim(held.job_id, 1, number + 1)
+        assert await take(connection, held)
+    assert await complete(connection, held, "crashed") == Fate("DEAD", 1, 3)
+    assert (await row(connection, held.job_id))["crashes"] == 3
+
+
 @pytest.mark.parametrize("kind", ["succeeded", "retry", "dead", "crashed", "returned"])
 async def test_a_stale_token_records_nothing(connection: asyncpg.Connection, kind: str) -> None:
     stale = await running(connection)
@@ -221,6 +233,16 @@ async def test_a_job_that_runs_under_a_live_lease_is_not_believed_away(
     assert not await claims.believe(connection, new, worker="w", lease_s=LEASE_S)
     await expire(connection, held)
     assert await claims.believe(connection, new, worker="w", lease_s=LEASE_S)
+
+
+async def test_a_replay_that_is_ahead_of_its_row_may_crash_as_often_as_any(
+    connection: asyncpg.Connection,
+) -> None:
+    job = await insert(connection, "DEAD")
+    await connection.execute("update redrive.jobs set crashes = 3 where id = $1", job)
+    new = a_claim(job, 2, 1)
+    assert await claims.believe(connection, new, worker="w", lease_s=LEASE_S)
+    assert await complete(connection, new, "crashed") == Fate("RETRYING", 2, 2)
 
 
 # Adoption
