@@ -218,12 +218,13 @@ class Database:
         if connection not in self._lent:  # reclaimed meanwhile
             return
         del self._lent[connection]
-        if transaction is not None and not connection.is_closed():
+        if transaction is not None:
             try:
-                async with asyncio.timeout(CANCEL_TIMEOUT_S):
-                    await transaction.rollback()
+                if not connection.is_closed():
+                    async with asyncio.timeout(CANCEL_TIMEOUT_S):
+                        await transaction.rollback()
             except DRIVER_ERRORS:  # TimeoutError is one of them
-                connection.terminate()
+                _terminate(connection)
         await self._back(connection)
 
     async def _back(self, connection: asyncpg.Connection) -> None:
@@ -240,5 +241,11 @@ class Database:
         for connection in [each for each, owner in self._lent.items() if owner is who]:
             logger.warning("a connection was left behind", extra={"action": "connection_reclaimed"})
             del self._lent[connection]
-            connection.terminate()
+            _terminate(connection)
             self.beside(self._back(connection))
+
+
+def _terminate(connection: asyncpg.Connection) -> None:
+    # One that was lost has gone back to asyncpg's pool by itself, and what we hold refuses every call.
+    with contextlib.suppress(asyncpg.InterfaceError):
+        connection.terminate()
