@@ -245,6 +245,21 @@ async def test_a_replay_that_is_ahead_of_its_row_may_crash_as_often_as_any(
     assert await complete(connection, new, "crashed") == Fate("RETRYING", 2, 2)
 
 
+# Burial
+
+
+async def test_only_the_attempt_that_waits_for_a_message_is_buried(connection: asyncpg.Connection) -> None:
+    """A job that was replayed, or went on, meanwhile has another message."""
+    job = await insert(connection, "RETRYING", generation=2, attempt=3)
+    for generation, attempt in ((1, 3), (2, 2), (2, 4)):
+        assert await claims.bury(connection, [(job, generation, attempt, "no")]) == set()
+    held = await running(connection)
+    assert await claims.bury(connection, [(held.job_id, 1, 1, "no")]) == set()
+    assert await claims.bury(connection, [(job, 2, 3, "too large")]) == {job}
+    found = await row(connection, job)
+    assert (found["state"], found["error"]) == ("DEAD", "too large")
+
+
 # Adoption
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -195,6 +197,22 @@ def test_the_same_effect_key_in_two_jobs_has_one_effect(work: Work, worker: Proc
     results = sorted(work.result(job) for job in jobs)
     assert results == ["again: first"] * 4 + ["done"]
     assert work.database.value("select count(*) from redrive.sample_emails") == 1
+
+
+def test_the_key_for_another_side_is_that_of_the_job_in_every_attempt_and_replay(
+    work: Work, worker: Process, tmp_path: Path
+) -> None:
+    path = tmp_path / "keys"
+    jobs = [work.submit("t.keyed", path=str(path)) for _ in range(2)]
+    for job in jobs:
+        work.until(job, "SUCCEEDED")
+    replayed = (
+        "update redrive.jobs set state = 'QUEUED', generation = 2, attempt = 1, retries = 0 where id = $1"
+    )
+    work.database.execute(replayed, jobs[0])
+    work.send("t.keyed", jobs[0], Attempt(2, 1), path=str(path))
+    eventually(lambda: work.job(jobs[0])["state"] == "SUCCEEDED", 30, "the replay has run")
+    assert Counter(path.read_text().split()) == {f"redrive:{jobs[0]}": 4, f"redrive:{jobs[1]}": 2}
 
 
 def test_a_message_without_a_row_gets_one(work: Work, worker: Process) -> None:

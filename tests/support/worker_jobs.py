@@ -46,6 +46,15 @@ def flaky(self: RedriveTask, fail: int) -> dict[str, int]:
     return {"retries": self.request.retries, "attempt": self.attempt_number.attempt}
 
 
+@app.task(bind=True, name="t.keyed", autoretry_for=(Flaky,), max_retries=3, default_retry_delay=1)
+def keyed(self: RedriveTask, path: str) -> None:
+    """Hands its key to another side, and fails in its first attempt."""
+    with open(path, "a") as file:
+        file.write(f"{self.effect_key}\n")
+    if self.request.retries == 0:
+        raise Flaky
+
+
 @app.task(bind=True, name="t.spread", autoretry_for=(Flaky,), retry_backoff=4, retry_jitter=True)
 def spread(self: RedriveTask) -> None:
     """Fails once."""
