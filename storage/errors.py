@@ -83,11 +83,18 @@ def translate_in_task(what: str, connection: asyncpg.Connection | PoolConnection
         if isinstance(error, asyncpg.PostgresError):
             own = error.sqlstate in _OF_THE_STATEMENT
         else:
-            own = not connection.is_closed()
+            own = not _is_lost(connection)
         if own:
             raise
         with translate(what):
             raise
+
+
+def _is_lost(connection: asyncpg.Connection | PoolConnectionProxy) -> bool:
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:  # lost, and taken back by the pool: what is left refuses every call
+        return True
 
 
 @contextmanager
