@@ -2,7 +2,8 @@
 
 The jobs have an eta and are published straight into the work queue, as any Celery program would. The worker's
 memory is looked at until all have run; each run notes how late it is. Then the same with plain
-Celery on a classic queue. Uses the tests' servers.
+Celery on a classic queue. First of all the promise by itself: the worker is stopped once all wait on the
+ladder, and what comes back to the work queue is taken off it with its lateness. Uses the tests' servers.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tests.support.waiting import eventually
 from topology.address import AmqpAddress
 from topology.declare import apply
 from topology.entities import compile_topology
+from topology.names import ladder_names
 
 WARM_UP = 500
 WORKER = ("worker", "-c", "2", "-l", "WARNING", "-n", "waiting@bench")
@@ -101,8 +103,40 @@ def measure(kind: str, urls: ServerUrls, jobs: int, seconds: float) -> Measured:
         with peak_rss(process.pid) as grown:
             publish(vhost, jobs, seconds)
             eventually(lambda: noted(WARM_UP + jobs), 600 + seconds, "all have run", every_s=1)
-        late = sorted(float(line) for line in notes.read_text().splitlines()[WARM_UP:])
-        return Measured(grown[0] / 1e6, late[len(late) // 2], late[int(len(late) * 0.99)], late[-1])
+        late = [float(line) for line in notes.read_text().splitlines()[WARM_UP:]]
+        return measured(grown[0], late)
+
+
+def measure_returns(urls: ServerUrls, jobs: int, seconds: float) -> Measured:
+    """Lateness at the return to the work queue.
+
+    Raises:
+        AssertionError: the first was due before all were on the ladder; give them more `seconds`.
+    """
+    with tempfile.TemporaryDirectory() as place, worker("ours", urls, Path(place)) as (vhost, process):
+        queues = [queue for queue in ladder_names(TOPOLOGY.queues[0]) if ".retry." in queue]
+        notes = Path(place) / "notes"
+        with peak_rss(process.pid) as grown:
+            publish(vhost, jobs, seconds)
+            eventually(lambda: sum(vhost.depths(queues).values()) == jobs, seconds, "all wait", every_s=0.5)
+        process.terminate(60)
+        assert not notes.exists(), "some were due before"
+        late: list[float] = []
+        with vhost.channel() as channel:
+            silence_s = seconds * 1.2 + 10
+            for method, _, body in channel.consume("work", auto_ack=True, inactivity_timeout=silence_s):
+                if method is None or body is None:
+                    break
+                late.append(time.time() - json.loads(body)[1]["due"])
+                if len(late) == jobs:
+                    break
+        assert len(late) == jobs, f"{len(late)} of {jobs} came back"
+        return measured(grown[0], late)
+
+
+def measured(grown: int, late: list[float]) -> Measured:
+    late.sort()
+    return Measured(grown / 1e6, late[len(late) // 2], late[int(len(late) * 0.99)], late[-1])
 
 
 @contextmanager
@@ -124,17 +158,20 @@ def peak_rss(pid: int) -> Iterator[list[int]]:
 
 
 def main() -> None:
-    """One line for our worker and one for plain Celery's."""
+    """A line for the returns, one for our worker and one for plain Celery's."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--only", choices=("ours", "plain"))
+    parser.add_argument("--only", choices=("returns", "ours", "plain"))
     asked = parser.parse_args()
     print(f"{asked.jobs} jobs, each waiting {asked.seconds:g} s; {os.cpu_count()} cores")
     print("          memory grown MB   late p50 s    p99 s    max s")
     with acquire("test", lambda line: None) as servers:
-        for kind in (asked.only,) if asked.only else ("ours", "plain"):
-            run = measure(kind, servers.urls, asked.jobs, asked.seconds)
+        for kind in (asked.only,) if asked.only else ("returns", "ours", "plain"):
+            if kind == "returns":
+                run = measure_returns(servers.urls, asked.jobs, asked.seconds)
+            else:
+                run = measure(kind, servers.urls, asked.jobs, asked.seconds)
             print(f"{kind:10}{run.grown:15.1f}{run.p50:13.2f}{run.p99:9.2f}{run.most:9.2f}", flush=True)
 
 
