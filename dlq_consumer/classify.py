@@ -17,6 +17,9 @@ from topology.spec import Topology
 
 NAME_CHARACTERS = 255
 DETAIL_CHARACTERS = 2_000
+UNRECORDED = (
+    "a consumer rejected it and recorded nothing; its log tells why: mostly no such task is registered there"
+)
 _NO_TASK = {"undecodable", "malformed"}
 # What the broker itself writes into `x-death`. https://www.rabbitmq.com/docs/dlx
 _BROKER_REASONS = {"expired", "maxlen", "delivery_limit"}
@@ -105,7 +108,7 @@ def _reason(reading: Reading, job: JobFacts | None, *, ours: bool) -> tuple[str,
     if ours and isinstance(reading.checked, Refusal):
         # The guard rejects without a word; the same check of the same bytes tells what it found.
         return reading.checked.reason, reading.checked.detail
-    return "rejected", None
+    return "rejected", UNRECORDED if ours else None
 
 
 def _in_canvas(checked: TaskMessage | Refusal | None) -> bool:

@@ -12,13 +12,15 @@ from storage.schema import off_without_table
 
 TIMEOUT_S = 10.0
 
+# Of a job that no worker claimed there may be a letter alone.
 # A job that another one blocks has no row; it fails as that one did, for as long as that one is dead. A cause
 # without a row died unread.
 _FIND = """
 SELECT w.id, j.state, j.type, j.queue, j.result, j.progress, j.finished_at, j.reason, j.error, j.worker,
        j.retries, a.exception_type, a.message, a.traceback, k.children,
        b.cause, b.chord, b.reason AS cause_reason, b.error AS cause_error,
-       b.exception_type AS cause_exception_type, b.message AS cause_message
+       b.exception_type AS cause_exception_type, b.message AS cause_message,
+       u.reason AS unread_reason, u.detail AS unread_detail
 FROM unnest($1::text[]) AS w (id)
 LEFT JOIN redrive.jobs AS j ON j.id = w.id
 LEFT JOIN redrive.result_children AS k ON k.job_id = w.id
@@ -38,6 +40,10 @@ LEFT JOIN LATERAL (
         ORDER BY attempt DESC LIMIT 1) AS e ON true
     WHERE x.job_id = w.id AND j.id IS NULL AND (d.id IS NULL OR d.state = 'DEAD')
     LIMIT 1) AS b ON true
+LEFT JOIN LATERAL (
+    SELECT reason, detail FROM redrive.dead_letters
+    WHERE job_id = w.id AND j.id IS NULL AND state IN ('open', 'discarded')
+    ORDER BY id DESC LIMIT 1) AS u ON true
 """
 _DEATH = """
 SELECT j.state, j.generation, j.reason, j.error, a.exception_type, a.message, a.traceback
@@ -96,6 +102,7 @@ class Result:
     children: bytes | None
     ended: Ended
     blocked: Blocked | None
+    unread: Ended | None  # it has no row; its message is a dead letter
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,9 @@ async def find(connection: AnyConnection, job_ids: Sequence[str]) -> list[Result
                     row["cause_reason"], row["cause_error"], row["cause_exception_type"], row["cause_message"]
                 ),
             ),
+            None
+            if row["unread_reason"] is None
+            else Ended(row["unread_reason"], row["unread_detail"], None, None),
         )
         for row in rows
     ]  # fmt: skip

@@ -16,6 +16,7 @@ from storage.errors import StorageError
 from storage.pool import ready, where
 from storage.settings import StorageSettings
 from topology import exits
+from topology.declare import connection
 from topology.errors import InvalidTopologyError, TopologyError, WrongSettingsError
 from topology.plan.fitness import Fitness, fitness_of
 from workers.celery_app import Redrive
@@ -84,7 +85,9 @@ def _tasks(app: Redrive) -> Iterator[str]:
 def _queues(app: Redrive) -> Iterator[str]:
     environment, names = app.environment, app.amqp.queues.consume_from
     try:
-        fit: Fitness = fitness_of(environment.broker, environment.topology, names)
+        # Workers speak AMQP, whatever the management API tells.
+        with connection(environment.broker.address, "workers check"):
+            fit: Fitness = fitness_of(environment.broker, environment.topology, names)
     except TopologyError as error:
         yield str(error)
         return

@@ -51,6 +51,11 @@ class BoundedWait:
 class BoundedChannel(BoundedWait, pyamqp.Channel):
     """A channel whose confirms and replies come in time, or raise."""
 
+    def _on_basic_return(self, code: int, text: str, exchange: str, key: str, message: Any) -> None:
+        """py-amqp raises what it makes of `text`; the broker's names nothing."""
+        text = f"{text}: no queue took the message at exchange {exchange!r}, key {key!r}; run: topology apply"
+        super()._on_basic_return(code, text, exchange, key, message)
+
 
 class BoundedConnection(BoundedWait, pyamqp.Connection):
     """The same for the connection's own replies."""

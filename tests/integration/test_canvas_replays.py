@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from celery import chain, chord
-from celery.exceptions import ChordError
+from celery.exceptions import ChordError, TaskError, TaskRevokedError
 
 from tests.support.canvas import Canvas, shared_canvas
 from tests.support.shared import Places, Shared
@@ -134,6 +134,20 @@ def test_a_member_that_the_guard_refuses_fails_its_chord(canvas: Canvas, how: st
     told = sorted(json.loads(job["result"]) for job in canvas.jobs_of("errback"))
     assert told == sorted([sent.id] if how == "undecodable" else [sent.id, f"refused-{how}"])
     assert canvas.jobs_of("collect") == []
+
+
+@pytest.mark.parametrize(("how", "error"), [("expired", TaskRevokedError), ("unknown_task", TaskError)])
+def test_a_job_that_no_worker_accepted_has_failed_once_its_letter_is_stored(
+    canvas: Canvas, how: str, error: type[Exception]
+) -> None:
+    if how == "expired":
+        sent = canvas.task("add", 1, 2).apply_async(expires=datetime.now(UTC) - timedelta(hours=1))
+    else:
+        sent = canvas.client.send_task("c.unheard_of")
+
+    with pytest.raises(error):
+        sent.get(timeout=WAIT_S)
+    assert canvas.state(sent.id) == "FAILURE"
 
 
 def test_a_letter_with_a_strange_canvas_is_let_go(canvas: Canvas) -> None:

@@ -190,7 +190,9 @@ def test_an_unroutable_publish_raises_in_the_task_and_a_good_one_goes_on(work: W
     before = {queue["name"] for queue in work.vhost.management.get(f"/api/queues/{work.vhost.vhost}").json()}
     try:
         gone, misspelt = work.submit("r.publish", queue="aside"), work.submit("r.publish", queue="asdie")
-        assert "NO_ROUTE" in work.until(gone, "DEAD")["error"]
+        error = work.until(gone, "DEAD")["error"]
+        assert "NO_ROUTE: no queue took the message" in error
+        assert "key 'aside'; run: topology apply" in error
         assert "asdie" in work.until(misspelt, "DEAD")["error"]
         assert work.result(work.submit("r.publish", queue="work")) == "sent"
         after = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -80,14 +81,22 @@ def test_every_finding_has_its_line(work: Work, empty_database: Database, tmp_pa
 
 def test_a_server_that_is_away_is_a_finding(work: Work) -> None:
     away = f"127.0.0.1:{free_port()}"
-    done = check(
-        work,
-        REDRIVE_AMQP_URL=f"amqp://guest:guest@{away}/%2F",
-        REDRIVE_DATABASE_URL=f"postgresql://postgres:x@{away}/x",
-    )
+    broker, database = f"amqp://guest:guest@{away}/{work.vhost.vhost}", f"postgresql://postgres:x@{away}/x"
+    for settings in ({}, {"REDRIVE_MANAGEMENT_URL": work.vhost.management_url}):
+        done = check(work, REDRIVE_AMQP_URL=broker, REDRIVE_DATABASE_URL=database, **settings)
+        assert done.returncode == 1
+        assert f"no connection to {away}" in done.stderr
+        assert f"database {away}/x: Postgres is away" in done.stderr
+
+
+def test_a_password_that_amqp_does_not_take_is_a_finding_though_the_management_api_answers(
+    work: Work,
+) -> None:
+    parts = urlsplit(work.vhost.amqp_url)
+    wrong = parts._replace(netloc=f"{parts.username}:wrong@{parts.hostname}:{parts.port}").geturl()
+    done = check(work, REDRIVE_AMQP_URL=wrong, REDRIVE_MANAGEMENT_URL=work.vhost.management_url)
     assert done.returncode == 1
-    assert f"no connection to {away}" in done.stderr
-    assert f"database {away}/x: Postgres is away" in done.stderr
+    assert f"does not let user {parts.username!r} in" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlq_consumer.classify import classify
+from dlq_consumer.classify import UNRECORDED, classify
 from dlq_consumer.fingerprint import group_of, top_frame
 from dlq_consumer.reading import Reading, read
 from storage.intake import JobFacts, NewLetter
@@ -82,6 +82,12 @@ EXPIRES_LATER = Message(
 )  # fmt: skip
 def test_the_reason(message: Message, row: JobFacts | None, dlq: str, reason: str) -> None:
     assert letter(message, row, dlq).reason == reason
+
+
+def test_a_rejection_that_nobody_recorded_says_where_to_look() -> None:
+    assert letter(died(WELL_FORMED, "rejected"), None).detail == UNRECORDED
+    assert letter(died(plain(b"x"), "rejected", "theirs"), None, "theirs.dead").detail is None
+    assert letter(died(WELL_FORMED, "rejected"), job()).detail is None
 
 
 def test_a_ladder_step_stands_for_its_work_queue() -> None:

@@ -133,6 +133,8 @@ class RedriveBackend(DerivedChords, BaseBackend):
         status, value, traceback = _STATES[found.state], None, None
         if found.state is None and found.blocked is not None:
             status, value = states.FAILURE, exceptions.blocked(self, found.blocked)
+        elif found.unread is not None:
+            status, value = states.FAILURE, exceptions.rebuilt(self, found.unread)
         elif found.state == "SUCCEEDED":
             value = loads(found.result.decode()) if found.result is not None else None
         elif found.state in ("DEAD", "RETRYING"):

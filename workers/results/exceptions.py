@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
-from celery.exceptions import ChordError, TaskError, TaskRevokedError
+from celery.exceptions import ChordError, NotRegistered, TaskError, TaskRevokedError
 
 from storage.results import Blocked, Ended
 
@@ -18,6 +18,7 @@ _BY_REASON: dict[str, type[Exception]] = {
     "delivery_limit": WorkerLostError,
     "revoked": TaskRevokedError,
     "expired": TaskRevokedError,
+    "unknown_task": NotRegistered,
 }
 
 
