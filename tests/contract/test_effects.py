@@ -8,6 +8,8 @@ import asyncpg
 import pytest
 
 from storage.claims import Claim
+from storage.effects import Effect
+from storage.errors import DatabaseAwayError
 from storage.settings import StorageSettings
 from storage.sync import Database as SyncDatabase
 from storage.sync import LoopThread
@@ -59,6 +61,33 @@ async def test_an_effect_and_its_key_are_kept_once(
         tx.execute(MARK, "again", held.job_id)
     assert done.value.result == {"answer": 1}
     assert await kept(connection) == (1, 1)
+
+
+async def test_a_takeover_waits_for_an_effect_that_is_being_committed(
+    connection: asyncpg.Connection, pool: SyncDatabase, database: Database
+) -> None:
+    held = await running(connection)
+    await expire(connection, held)
+
+    class Observed(Effect):
+        async def commit(self) -> None:
+            other = await asyncpg.connect(database.url)
+            try:
+                await other.execute("set lock_timeout = '200ms'")
+                with pytest.raises(DatabaseAwayError, match="lock timeout"):
+                    await over(other, a_claim(held.job_id), held.token)
+            finally:
+                await other.close()
+            await super().commit()
+
+    effect = Observed(pool, "key", held.job_id, held.token)
+
+    async def happen() -> bool:
+        assert await effect.begin_once() is None
+        return await effect.commit_held(None)
+
+    assert pool.run(happen())
+    assert await over(connection, a_claim(held.job_id), held.token)
 
 
 async def test_an_effect_whose_job_is_taken_over_meanwhile_is_not_kept(

@@ -229,16 +229,26 @@ def test_a_message_ahead_of_its_row_is_believed(work: Work, worker: Process) -> 
     assert (work.job(job)["generation"], work.job(job)["attempt"]) == (2, 3)
 
 
-def test_an_attempt_that_was_recorded_but_never_published_is_sent_on(work: Work, worker: Process) -> None:
-    job = "behind"
+def test_an_attempt_that_was_recorded_but_never_published_is_sent_on_as_recorded(
+    work: Work, worker: Process
+) -> None:
+    """With its count, its arguments, and after what is left of its delay."""
+    job, delay_s = "behind", 20.0
     work.database.execute(
-        "insert into redrive.jobs (id, type, queue, state, attempt) "
-        "values ($1, 't.add', 'work', 'RETRYING', 2)",
-        job,
-    )
-    work.send("t.add", job, Attempt(1, 1), x=1, y=2)
-    assert work.result(job) == 3
-    assert [attempt["attempt"] for attempt in work.attempts(job)] == [2]
+        "insert into redrive.jobs (id, type, queue, state, attempt, retries, retry_arguments) "
+        "values ($1, 't.flaky', 'work', 'RETRYING', 2, 3, $2)",
+        job, b'[[], {"fail": 0}, {}]',
+    )  # fmt: skip
+    work.database.execute(
+        "insert into redrive.attempts"
+        " (job_id, generation, attempt, claim, worker, outcome, ended_at, delay_ms)"
+        " values ($1, 1, 1, $2, 'lost', 'retry', now(), $3)",
+        job, uuid4(), int(delay_s * 1000),
+    )  # fmt: skip
+    work.send("t.flaky", job, Attempt(1, 1), fail=99)
+    assert work.result(job) == {"retries": 3, "attempt": 2}
+    first, second = work.attempts(job)
+    assert (second["started_at"] - first["ended_at"]).total_seconds() >= delay_s * TIME_SCALE
 
 
 def test_an_async_task_runs_and_has_its_effect_once(work: Work, worker: Process) -> None:
