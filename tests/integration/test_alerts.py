@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from tests.support.databases import Database
@@ -66,6 +68,20 @@ def test_a_failing_receiver_gets_it_again_and_the_drain_goes_on(
     tries = [*sink.client.failed(), *sink.client.received()]
     assert [each.get("answered") for each in tries] == [500, 503, None]
     assert len({each["delivery"] for each in tries}) == 1
+
+
+def test_a_receiver_that_hangs_holds_up_no_letter(graveyard: Graveyard, sink: RunningSink) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/hook"
+        process = start(graveyard, sink, url, REDRIVE_ALERT_WEBHOOK_TIMEOUT_S="2")
+        die(graveyard, 1)
+        graveyard.until_stored(1)
+        for number in range(3):
+            die(graveyard, 20, first=1 + 20 * number)
+            graveyard.until_stored(21 + 20 * number)
+        process.wait_for_log("alert not delivered", 30)
+        assert states(graveyard) == ["pending"]
+        assert process.exit_code is None
 
 
 def test_a_receiver_that_is_down_is_tried_until_it_is_up_also_after_a_crash(

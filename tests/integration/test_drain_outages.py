@@ -214,6 +214,19 @@ def test_a_network_to_postgres_that_swallows_everything_is_noticed(
     assert len(graveyard.letters()) == 3
 
 
+def test_letters_that_came_back_again_and_again_are_still_there(graveyard: Graveyard) -> None:
+    """RabbitMQ's own default would drop them at the 21st return."""
+    sent = named(3)
+    graveyard.publish("orders.dlq", *sent)
+    with graveyard.vhost.channel() as channel:
+        for _ in range(25 * len(sent)):
+            method, _, _ = eventually(lambda: channel.basic_get("orders.dlq"), 10, "a letter")
+            channel.basic_reject(method.delivery_tag, requeue=True)
+    graveyard.start()
+    graveyard.until_stored(len(sent))
+    assert bodies(graveyard) == [message.body for message in sent]
+
+
 def test_broker_connection_cut_in_the_middle(graveyard: Graveyard, proxy: Proxy) -> None:
     sent = named(600)
     amqp = proxy(graveyard.vhost.amqp_url)
