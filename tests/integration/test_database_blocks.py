@@ -12,7 +12,7 @@ from tests.support.work import Work, shared_work
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Work]]:
-    with shared_work(places, module="tests.support.database_jobs", REDRIVE_DATABASE_TIMEOUT_S="1") as shared:
+    with shared_work(places, module="tests.support.database_jobs", REDRIVE_DATABASE_TIMEOUT_S="3") as shared:
         yield shared
 
 
