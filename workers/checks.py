@@ -38,7 +38,7 @@ def settings_found(app: Redrive, pool_class: type, controller: Any = None) -> It
     """
     environment = app.environment
     yield from unsafe_settings(app)
-    yield from pools.unsafe_pool(pool_class, controller)
+    yield from pools.unsafe_pool(pool_class, controller, app.conf)
     if controller is not None:
         yield from unsafe_options(controller)
     # The broker would dead-letter it before the row's bound is reached, without a reason of ours.

@@ -26,11 +26,12 @@ def ours(pool_class: Any) -> Any:
     return Threads if pool_class is CeleryThreads else pool_class
 
 
-def unsafe_pool(pool_class: type, controller: Any) -> Iterator[str]:
+def unsafe_pool(pool_class: type, controller: Any, conf: Any) -> Iterator[str]:
     """Findings about the pool and its options.
 
     Args:
-        controller: Celery's `WorkController`, in a worker that starts.
+        controller: Celery's `WorkController`, in a worker that starts; its options come from `conf`
+            or the command line.
     """
     pool_class = ours(pool_class)
     if getattr(controller, "autoscale", None):
@@ -38,7 +39,7 @@ def unsafe_pool(pool_class: type, controller: Any) -> Iterator[str]:
     package, _, name = pool_class.__module__.rpartition(".")
     if issubclass(pool_class, Threads):
         for option in ("max_tasks_per_child", "max_memory_per_child"):
-            if getattr(controller, option, None):
+            if getattr(controller, option) if controller is not None else conf[f"worker_{option}"]:
                 yield f"{option} does nothing in a threads pool, which has no children; remove it"
     elif package != "celery.concurrency" or name != "prefork":
         known = package == "celery.concurrency"

@@ -124,3 +124,15 @@ def test_a_wrong_setting_or_queue_is_told_by_its_name(work: Work) -> None:
     pool = check(work, "-P", "solo")
     assert pool.returncode == 1
     assert "solo" in pool.stderr
+
+
+def test_settings_that_a_pool_does_not_take_are_found(work: Work, tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text(
+        "from workers.celery_app import Redrive\n"
+        "app = Redrive('old')\n"
+        "app.conf.worker_max_tasks_per_child = 9\n"
+    )
+    done = check(work, "-P", "threads", app="old")
+    assert done.returncode == 1
+    assert "max_tasks_per_child does nothing in a threads pool" in done.stderr
+    assert check(work, app="old").returncode == 0

@@ -22,7 +22,7 @@ def pool_of(module: str) -> type:
 
 @pytest.mark.parametrize("pool", [Prefork, Threads])
 def test_prefork_and_threads_are_supported(pool: type) -> None:
-    assert list(unsafe_pool(pool, NOTHING)) == []
+    assert list(unsafe_pool(pool, NOTHING, {})) == []
 
 
 def test_where_celerys_threads_are_asked_for_ours_are_used() -> None:
@@ -41,7 +41,7 @@ def test_where_celerys_threads_are_asked_for_ours_are_used() -> None:
     ],
 )
 def test_another_pool_is_refused_with_the_reason(pool: type, name: str, reason: str) -> None:
-    (finding,) = unsafe_pool(pool, NOTHING)
+    (finding,) = unsafe_pool(pool, NOTHING, {})
     assert finding.startswith(f"the pool is {name}; prefork and threads are supported: ")
     assert reason in finding
 
@@ -49,6 +49,6 @@ def test_another_pool_is_refused_with_the_reason(pool: type, name: str, reason: 
 @pytest.mark.parametrize("option", ["max_tasks_per_child", "max_memory_per_child"])
 def test_options_for_children_are_refused_for_threads(option: str) -> None:
     controller = SimpleNamespace(**{**vars(NOTHING), option: 5})
-    (finding,) = unsafe_pool(Threads, controller)
+    (finding,) = unsafe_pool(Threads, controller, {})
     assert finding.startswith(f"{option} does nothing")
-    assert list(unsafe_pool(Prefork, controller)) == []
+    assert list(unsafe_pool(Prefork, controller, {})) == []
