@@ -11,7 +11,6 @@ from tests.support.databases import Database
 from tests.support.processes import Process, Processes
 from tests.support.proxy import TcpProxy
 from tests.support.retry_jobs import LADDER
-from tests.support.servers import NotControllable, Servers
 from tests.support.shared import Places, Shared
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
@@ -159,40 +158,3 @@ def test_a_retry_whose_confirm_is_lost_is_published_again_and_runs_once(
     work.until_settled(60)
     assert work.letters() == []
     assert worker.exit_code is None
-
-
-def test_a_memory_alarm_holds_retries_back_and_loses_none(
-    servers: Servers, work: Work, tmp_path: Path
-) -> None:
-    worker = worker_of(work)
-    work.result(work.submit("r.note"))  # from now on with the full window
-    jobs = [work.submit("r.fail_when", path=str(tmp_path / name)) for name in "ab"]
-    others = [work.submit("r.sleep", seconds=0.05) for _ in range(20)]
-    for job in jobs:
-        work.until(job, "RUNNING")
-
-    def alarm() -> bool:
-        return bool(work.vhost.management.get("/api/nodes").json()[0].get("mem_alarm"))
-
-    try:
-        servers.rabbitmqctl("set_vm_memory_high_watermark", "absolute", "1000")
-    except NotControllable as error:
-        pytest.skip(f"not run: {error}")
-    try:
-        eventually(alarm, 60, "the alarm is raised")
-        # The broker still takes the first publish of a connection under the alarm, and stops to read then.
-        (tmp_path / "a").touch()
-        work.until(jobs[0], "RETRYING")
-        (tmp_path / "b").touch()
-        worker.wait_for_log("waited for the broker's alarm", 60)
-        for job in others:
-            work.result(job)
-        assert worker.log.count(FAILED) <= 4
-    finally:
-        servers.rabbitmqctl("set_vm_memory_high_watermark", "0.6")
-    for job in jobs:
-        assert work.result(job) == "done"
-        assert outcomes(work, job) == ["retry", "succeeded"]
-    assert worker.log.count("Connected to") == 1, "it was never disconnected"
-    work.until_settled(60)
-    assert work.letters() == []
