@@ -20,7 +20,7 @@ from topology.backoff import Backoff, Waiting
 from workers import parsing
 from workers.checks import refuse_unsafe, refuse_unsafe_tasks
 from workers.comparing import refuse_unfit_queues
-from workers.draining import Drain, finish_writes, give_back_unbegun
+from workers.draining import Drain, finish_writes, give_back_unbegun, watch_all_processes
 from workers.errors import UnsafeTaskError
 from workers.guard import Guard
 from workers.ledger import Ledger
@@ -42,6 +42,7 @@ class Guarding(bootsteps.StartStopStep):
         if c.ledger.session == 0:  # later, a lost connection is no time to give up
             c.refuse(lambda: refuse_unfit_queues(c.app), WorkerShutdown(exits.FAILED))
         c.ledger.session += 1
+        watch_all_processes(c.pool)
         c.ledger.processes = c.pool.num_processes
         topology, processes = c.app.environment.topology, c.pool.num_processes
         c.task_consumer.paused = c.guard.paused

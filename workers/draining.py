@@ -115,6 +115,7 @@ class Drain:
 
     def _listen(self) -> None:
         hub = self._consumer.hub
+        watch_all_processes(self._consumer.pool)
         self._consumer.controller.register_with_event_loop(hub)
         hub.add_reader(self._ledger.fd, self._guard.on_replies)
         self._guard.on_replies()
@@ -161,6 +162,17 @@ def replace_no_process(pool: Any) -> None:
     jobs: Any = getattr(pool, "_pool", None)
     if hasattr(jobs, "_repopulate_pool"):
         jobs._repopulate_pool = lambda exit_codes: None
+
+
+def watch_all_processes(pool: Any) -> None:
+    """Have the hub, which was reset, watch every pool process again.
+
+    The end of a process is seen a moment before it can be waited for. It is then watched no more until the
+    pool is looked through; on it Celery 5.7.0 fails at each new connection, if one is lost meanwhile.
+    """
+    for process in tuple(getattr(getattr(pool, "_pool", None), "_pool", ())):
+        if getattr(process, "_sentinel_poll", 0) is None:
+            del process._sentinel_poll
 
 
 def finish_writes(pool: Any) -> None:

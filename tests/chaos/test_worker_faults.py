@@ -74,6 +74,20 @@ def test_cut_database_connections_are_survived(work: Work, tmp_path: Path) -> No
     assert worker.exit_code is None
 
 
+def test_a_connection_that_is_lost_as_a_process_ends_is_made_again(work: Work) -> None:
+    worker = work.start(concurrency=1)
+    work.until(work.submit("t.unwatched"), "SUCCEEDED")
+
+    def connected_again() -> bool:
+        for opened in work.vhost.management.get(f"/api/vhosts/{work.vhost.vhost}/connections").json():
+            work.vhost.management.delete(f"/api/connections/{opened['name']}")
+        return worker.log.count("Connected to amqp") > 1
+
+    eventually(connected_again, 30, "its connection is made again", every_s=0.5)
+    assert work.result(work.submit("t.add", x=1, y=2)) == 3
+    assert "action=loop_failed" not in worker.log
+
+
 def test_a_cut_broker_connection_is_survived_and_nothing_runs_twice(work: Work, tmp_path: Path) -> None:
     path = tmp_path / "runs"
     worker = work.start()
