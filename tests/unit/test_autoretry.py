@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +14,7 @@ import pytest
 from tests.support.pool_process import app_of_its_own, attempt, attempt_of
 from workers.autoretry import delay_s
 from workers.celery_app import Redrive
-from workers.outcomes import Dead, Retry
+from workers.outcomes import Dead, Outcome, Retry
 from workers.task import RedriveTask
 
 DRAWS = 300
@@ -143,6 +146,34 @@ def test_retry_kwargs_may_set_another_bound(app: Redrive) -> None:
     outcome = attempt_of(app, fails, retries=1, retry_kwargs={"max_retries": 1}, **BACKOFF)
     assert isinstance(outcome, Dead)
     assert outcome.reason == "exhausted"
+
+
+def test_the_bound_that_one_job_sets_is_not_that_of_another_thread(app: Redrive) -> None:
+    bound_is_set, other_has_ended = threading.Event(), threading.Event()
+
+    def bounded(self: Any, bounds: bool) -> None:
+        if bounds:
+            with contextlib.suppress(ValueError):
+                self.retry(exc=ValueError("bounded"), max_retries=0)
+            bound_is_set.set()
+            assert other_has_ended.wait(30)
+        raise ValueError
+
+    task = app.task(bounded, bind=True, shared=False, name="unit.bounded", **BACKOFF)
+
+    def outcome(bounds: bool) -> Outcome:
+        app.set_current()
+        return attempt(app, task, args=(bounds,))
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(outcome, True)
+        assert bound_is_set.wait(30)
+        second = threads.submit(outcome, False).result(30)
+        other_has_ended.set()
+
+    assert isinstance(second, Retry)
+    assert isinstance(first.result(30), Dead), "its own bound holds for itself"
+    assert isinstance(outcome(False), Retry), "and for no later job"
 
 
 def test_a_name_registered_again_is_wrapped_once(app: Redrive) -> None:
