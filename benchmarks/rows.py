@@ -66,7 +66,7 @@ async def measure(url: str, jobs: int, used: Callable[[], float | None]) -> Cost
     connection = await claims.connect_for_claims(StorageSettings(database_url=SecretStr(url)), "bench")
     claimed = completed = 0.0
     try:
-        wanted = [claims.Claim(str(uuid.uuid4()), 1, 1, uuid.uuid4()) for _ in range(jobs)]
+        wanted = [claims.Claim(str(uuid.uuid4()), 1, 1, uuid.uuid4(), "bench.noop") for _ in range(jobs)]
         await connection.execute(_QUEUE, [each.job_id for each in wanted])
         before = used()
         for at in range(0, jobs, BATCH):

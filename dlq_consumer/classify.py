@@ -37,10 +37,11 @@ def classify(reading: Reading, job: JobFacts | None, *, topology: Topology, now:
     delivery = reading.delivery
     target = target_of(topology, reading.dlq, reading.history, delivery.routing_key)
     queue = target or (reading.history[0].queue if reading.history else reading.dlq)
+    ours = queue in {known.name for known in topology.queues}
+    namesake = job if job is not None and job.type != reading.task else None
     if not _is_of_this_death(reading, job):
         job = None
-    ours = queue in {known.name for known in topology.queues}
-    reason, detail = _reason(reading, job, ours=ours)
+    reason, detail = _reason(reading, job, namesake, ours=ours)
     exception_type = _name(job.exception_type) if job else None
     task = _name(reading.task)
     return NewLetter(
@@ -58,7 +59,7 @@ def classify(reading: Reading, job: JobFacts | None, *, topology: Topology, now:
         identity=reading.identity,
         has_identity=reading.has_identity,
         message_id=_name(reading.properties.text("message_id")),
-        job_id=reading.job_id,
+        job_id=None if namesake else reading.job_id,
         generation=reading.attempt.generation if reading.attempt else None,
         attempt=reading.attempt.attempt if reading.attempt else None,
         task=task,
@@ -93,7 +94,9 @@ def quarantined_bytes(dlq: str, delivery: Delivery, identity: bytes, why: str, *
     )  # fmt: skip
 
 
-def _reason(reading: Reading, job: JobFacts | None, *, ours: bool) -> tuple[str, str | None]:
+def _reason(
+    reading: Reading, job: JobFacts | None, namesake: JobFacts | None, *, ours: bool
+) -> tuple[str, str | None]:
     if reading.dlq == UNROUTED_DLQ:
         return "unroutable", f"no queue took it at exchange {reading.delivery.exchange!r}"
     if not reading.history:
@@ -108,6 +111,8 @@ def _reason(reading: Reading, job: JobFacts | None, *, ours: bool) -> tuple[str,
     if ours and isinstance(reading.checked, Refusal):
         # The guard rejects without a word; the same check of the same bytes tells what it found.
         return reading.checked.reason, reading.checked.detail
+    if ours and namesake is not None:
+        return "malformed", f"its id is that of a job of task {namesake.type!r}"
     return "rejected", UNRECORDED if ours else None
 
 
@@ -121,12 +126,14 @@ def _in_canvas(checked: TaskMessage | Refusal | None) -> bool:
 def _is_of_this_death(reading: Reading, job: JobFacts | None) -> bool:
     """Whether the row tells about this letter: its job is DEAD, in the generation that the message is of.
 
-    What is no task message never was that job, whatever id it bears.
+    What is no task message never was that job, whatever id it bears, nor is one of another task.
     """
     if isinstance(reading.checked, Refusal) and reading.checked.reason in _NO_TASK:
         return False
     generation = reading.attempt.generation if reading.attempt else 1
-    return job is not None and job.state == "DEAD" and job.generation == generation
+    return (
+        job is not None and job.type == reading.task and job.state == "DEAD" and job.generation == generation
+    )
 
 
 def _died_at(reading: Reading) -> datetime | None:

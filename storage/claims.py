@@ -72,6 +72,7 @@ class JobRow:
     token: UUID | None
     lease_left_s: float  # negative once expired; 0 when not running
     waiting: Waiting | None = None
+    task: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,11 @@ async def claim(
 ) -> set[UUID]:
     """Take the waiting jobs among `claims`; the tokens that won. A job must not be in the batch twice."""
     ordered = sorted(claims, key=_job_id)  # two workers then lock rows in one order
+    tasks = [claim.task for claim in ordered]
     with refusals(f"claim {len(claims)} jobs"):
-        rows = await connection.fetch(sql.CLAIM, *_columns(ordered), worker, lease_s, timeout=TIMEOUT_S)
+        rows = await connection.fetch(
+            sql.CLAIM, *_columns(ordered), worker, lease_s, tasks, timeout=TIMEOUT_S
+        )
     return {row["claim"] for row in rows}
 
 
@@ -156,6 +160,7 @@ async def rows(connection: asyncpg.Connection, job_ids: Sequence[str]) -> dict[s
                 row["delay_ms"],
                 row["waited_s"],
             ),
+            row["type"],
         )
         for row in found
     }

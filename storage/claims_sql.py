@@ -4,14 +4,14 @@ from __future__ import annotations
 
 CLAIM = """
 WITH wanted AS (
-    SELECT * FROM unnest($1::text[], $2::int[], $3::int[], $4::uuid[])
-        AS w (job_id, generation, attempt, token)
+    SELECT * FROM unnest($1::text[], $2::int[], $3::int[], $4::uuid[], $7::text[])
+        AS w (job_id, generation, attempt, token, task)
 ), won AS (
     UPDATE redrive.jobs AS j
     SET state = 'RUNNING', claim = w.token, worker = $5, lease_until = now() + $6 * interval '1 second',
         lease_cap = NULL, started_at = coalesce(j.started_at, now())
     FROM wanted AS w
-    WHERE j.id = w.job_id AND j.generation = w.generation AND j.attempt = w.attempt
+    WHERE j.id = w.job_id AND j.type = w.task AND j.generation = w.generation AND j.attempt = w.attempt
       AND j.state IN ('PENDING', 'QUEUED', 'RETRYING')
     RETURNING j.id, j.generation, j.attempt, j.claim
 ), begun AS (
@@ -44,7 +44,7 @@ SELECT claim FROM won
 """
 
 ROWS = """
-SELECT j.id, j.state, j.generation, j.attempt, j.claim,
+SELECT j.id, j.type, j.state, j.generation, j.attempt, j.claim,
        coalesce(extract(epoch FROM j.lease_until - clock_timestamp()), 0)::float8 AS lease_left_s,
        j.retries, j.retry_arguments, j.retry_options, coalesce(a.delay_ms, 0) AS delay_ms,
        coalesce(extract(epoch FROM clock_timestamp() - a.ended_at), 0)::float8 AS waited_s

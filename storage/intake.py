@@ -17,7 +17,7 @@ from storage.pool import AnyConnection, Pool, watched
 from storage.sessions import Session
 
 _JOBS = """
-SELECT j.id, j.state, j.generation, j.attempt, j.reason, a.exception_type, a.message, a.traceback
+SELECT j.id, j.type, j.state, j.generation, j.attempt, j.reason, a.exception_type, a.message, a.traceback
 FROM redrive.jobs j
 LEFT JOIN LATERAL (
     SELECT exception_type, message, traceback FROM redrive.attempts
@@ -92,6 +92,7 @@ class JobFacts:
     """What a letter's job row says. The exception is that of the last attempt, when the job is DEAD."""
 
     id: str
+    type: str
     state: str
     generation: int
     attempt: int

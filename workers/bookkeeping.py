@@ -14,7 +14,7 @@ from topology.headers import Attempt
 from topology.spec import Topology
 from workers.arrival import Arrival
 from workers.canvas.following import Following
-from workers.claiming import Ack, Around, Decision, Reject, Run, SendOn, Terms, decide
+from workers.claiming import Ack, Around, Decision, Refuse, Reject, Run, SendOn, Terms, decide
 from workers.completing import Finished, completion
 from workers.entries import Held, Item, Postponed, Reply, Started
 from workers.handing_over import encode, is_due
@@ -214,6 +214,8 @@ class Books:
                     self._reply(Reply("ack", arrival, "duplicate"))
                 case Reject(reason):
                     self._canvas.died(arrival, reason)
+                case Refuse():
+                    self._reply(Reply("reject", arrival, "malformed"))
                 case Around(seconds):
                     self._sending.around(arrival, seconds)
                 case SendOn(attempt, waiting):

@@ -54,6 +54,11 @@ class Reject:
 
 
 @dataclass(frozen=True)
+class Refuse:
+    """The job of this id is one of another task, and is left alone."""
+
+
+@dataclass(frozen=True)
 class Around:
     """Round the ladder as it is, for so many seconds of real time."""
 
@@ -73,7 +78,7 @@ class Undecided:
     """The row changed under our eyes: judge again."""
 
 
-Decision = Run | Ack | Reject | Around | SendOn | Undecided
+Decision = Run | Ack | Reject | Refuse | Around | SendOn | Undecided
 
 
 async def decide(
@@ -110,7 +115,12 @@ async def _look_closer(
     decisions: list[tuple[Arrival, Decision]] = []
     rowless: dict[UUID, Arrival] = {}
     for arrival in arrivals:
-        judged = verdicts.verdict(rows.get(arrival.task.id), arrival.attempt, arrival.token)
+        row = rows.get(arrival.task.id)
+        if row is not None and row.task != arrival.task.task:
+            logger.error("its id is that of a job of task %s", row.task, extra=arrival.log_fields("refused"))
+            decisions.append((arrival, Refuse()))
+            continue
+        judged = verdicts.verdict(row, arrival.attempt, arrival.token)
         if isinstance(judged, verdicts.Adopt):
             rowless[arrival.token] = arrival
         elif isinstance(judged, verdicts.TakeOver) and doubt_s > 0:

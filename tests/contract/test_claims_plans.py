@@ -22,10 +22,11 @@ def _all(value: str, kind: str) -> str:
 
 
 IDS = f"(select array_agg(n::text) from generate_series(1, {BATCH}) as n)"
+TASKS = _all("'t'::text", "text")
 ONES, TOKENS, TOKEN = _all("1", "int"), _all("gen_random_uuid()", "uuid"), "gen_random_uuid()"
 STATEMENTS = {
-    "CLAIM": (IDS, ONES, ONES, TOKENS, "'w'", "30"),
-    "ADOPT": (IDS, ONES, ONES, TOKENS, "'w'", "30", _all("'t'::text", "text"), _all("'q'::text", "text")),
+    "CLAIM": (IDS, ONES, ONES, TOKENS, "'w'", "30", TASKS),
+    "ADOPT": (IDS, ONES, ONES, TOKENS, "'w'", "30", TASKS, _all("'q'::text", "text")),
     "ROWS": (IDS,),
     "TAKE_OVER": ("'1'", TOKEN, TOKEN, "'w'", "3", "30"),
     "BELIEVE": ("'1'", "2", "1", TOKEN, "'w'", "30"),

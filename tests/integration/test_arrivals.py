@@ -15,6 +15,7 @@ from tests.support.shared import Places, Shared
 from tests.support.waiting import eventually
 from tests.support.work import Work, shared_work
 from topology.headers import Attempt
+from topology.wire import split
 
 
 @pytest.fixture(scope="module")
@@ -185,3 +186,32 @@ def test_an_effect_that_outlived_its_jobs_row_does_not_happen_again(
     work.send("t.mark", job, Attempt(1, 2), key=job, path=str(tmp_path / "runs"))
     assert work.result(job) == "again: first"
     assert work.database.value("select count(*) from redrive.sample_emails") == 0
+
+
+@pytest.mark.parametrize(
+    "row",
+    [Row("QUEUED"), Row("RUNNING", lease_s=60), Row("RUNNING", lease_s=-1), Row("SUCCEEDED"), Row("DEAD")],
+    ids=["waiting", "running", "lost", "succeeded", "dead"],
+)
+def test_a_message_of_another_task_is_dead_lettered_and_the_job_of_its_id_left_alone(
+    work: Work, worker: Process, row: Row
+) -> None:
+    job = str(uuid4())
+    row.put(work, job)
+    before = work.job(job), attempts(work, job)
+    work.send("t.add", job, Attempt(2, 1), x=1, y=1)
+    ((properties, _),) = work.until_letters(1)
+    assert split(properties.raw).get_header("task") == "t.add"
+    assert (work.job(job), attempts(work, job)) == before
+    assert f"action=refused job_id={job}" in worker.log
+
+
+def test_two_programs_that_give_two_tasks_one_id_lose_neither(
+    work: Work, worker: Process, tmp_path: Path
+) -> None:
+    job = str(uuid4())
+    work.send("t.mark", job, key=job, path=str(tmp_path / "runs"))
+    work.send("t.add", job, x=1, y=1)
+    work.until_letters(1)
+    work.until(job, "SUCCEEDED")
+    assert len(attempts(work, job)) == 1

@@ -129,7 +129,7 @@ def wrong_shape(graveyard: Graveyard) -> None:
 
 def unknown_task(graveyard: Graveyard) -> None:
     headers = {"task": "orders.gone", "id": "job-6"}
-    graveyard.job("job-6", "QUEUED")
+    graveyard.job("job-6", "QUEUED", type="orders.gone")
     graveyard.bury("orders", plain(b"[[],{},{}]", content_type="application/json", headers=headers))
 
 
@@ -200,6 +200,21 @@ def test_a_letter_of_an_earlier_generation_says_nothing_about_the_job_of_now(gra
 
     assert row["reason"] == "rejected"
     assert graveyard.job_row("job-1")["state"] == "QUEUED"
+
+
+@pytest.mark.parametrize("state", ["QUEUED", "DEAD"])
+def test_a_letter_of_another_task_is_not_that_of_the_job_whose_id_it_bears(
+    graveyard: Graveyard, state: str
+) -> None:
+    graveyard.start()
+    graveyard.job("job-1", state)
+    graveyard.database.execute("update redrive.jobs set type = 'orders.cancel'")
+    graveyard.bury("orders", order("job-1"))
+    (row,) = graveyard.until_stored(1)
+
+    assert (row["reason"], row["job_id"]) == ("malformed", None)
+    found = graveyard.job_row("job-1")
+    assert (found["state"], found["letter_id"]) == (state, None)
 
 
 def test_a_watched_queue_of_a_stranger_is_drained_too(graveyard: Graveyard) -> None:

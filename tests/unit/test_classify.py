@@ -39,8 +39,11 @@ def letter(message: Message, job: JobFacts | None = None, dlq: str = "orders.dlq
     return classify(reading(message, dlq), job, topology=TOPOLOGY, now=NOW)
 
 
-def job(state: str = "DEAD", reason: str = "exhausted", generation: int = 1) -> JobFacts:
-    return JobFacts("j", state, generation, 1, reason, "ValueError", "no", 'File "/a/b/c/d.py", line 1, in f')
+def job(
+    state: str = "DEAD", reason: str = "exhausted", generation: int = 1, task: str = "orders.place"
+) -> JobFacts:
+    frame = 'File "/a/b/c/d.py", line 1, in f'
+    return JobFacts("j", task, state, generation, 1, reason, "ValueError", "no", frame)
 
 
 WELL_FORMED = order("j")
@@ -153,6 +156,13 @@ def test_what_is_no_task_message_is_so_whatever_became_of_the_job_whose_id_it_be
     bent = died(Message(WELL_FORMED.properties, b"[1]"), "rejected")
 
     assert (letter(bent, job()).reason, letter(bent, job()).exception_type) == ("malformed", None)
+
+
+def test_a_message_of_another_task_is_not_the_job_whose_id_it_bears() -> None:
+    for state in ("QUEUED", "DEAD"):
+        found = letter(died(WELL_FORMED, "rejected"), job(state, task="orders.cancel"))
+        assert (found.reason, found.job_id, found.exception_type) == ("malformed", None, None)
+        assert found.detail == "its id is that of a job of task 'orders.cancel'"
 
 
 def test_what_expired_within_the_second_that_the_broker_tells_had_expired() -> None:
