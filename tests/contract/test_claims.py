@@ -106,6 +106,21 @@ async def test_an_attempt_that_crashed_comes_again_and_is_dead_at_the_bound(
     assert (await row(connection, held.job_id))["crashes"] == 3
 
 
+async def test_arguments_of_a_retry_stay_on_record_when_its_attempt_is_lost(
+    connection: asyncpg.Connection,
+) -> None:
+    """Whoever sends the job again would else send those of its first attempt."""
+    first = await running(connection)
+    retry = Completion(first, "retry", retries=1, arguments=b"[[2], {}, {}]", options=b'{"priority": 3}')
+    await claims.complete(connection, [retry], crash_bound=3)
+    second = a_claim(first.job_id, 1, 2)
+    assert await take(connection, second)
+    await claims.complete(connection, [Completion(second, "crashed")], crash_bound=3)
+    found = await row(connection, first.job_id)
+    assert (found["attempt"], found["retries"]) == (3, 1)
+    assert (found["retry_arguments"], found["retry_options"]) == (b"[[2], {}, {}]", b'{"priority": 3}')
+
+
 @pytest.mark.parametrize("kind", ["succeeded", "retry", "dead", "crashed", "returned"])
 async def test_a_stale_token_records_nothing(connection: asyncpg.Connection, kind: str) -> None:
     stale = await running(connection)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from billiard.exceptions import WorkerLostError
 from celery import chord
 
 from tests.support.canvas import APP, Canvas, client_of
@@ -16,13 +18,18 @@ from tests.support.waiting import eventually
 WAIT_S = 40
 
 
-def test_chords_work_and_errbacks_are_told_over_a_backend_of_the_users(
-    vhost: Vhost, database: Database, processes: Processes, tmp_path: Path
-) -> None:
+@pytest.fixture
+def canvas(vhost: Vhost, database: Database, processes: Processes, tmp_path: Path) -> Iterator[Canvas]:
     url = f"file://{tmp_path}"
-    canvas = Canvas(vhost, database, processes)
-    canvas.client = client_of(vhost, database, result_backend=url)
-    canvas.start(app=APP, CANVAS_RESULT_BACKEND=url)
+    made = Canvas(vhost, database, processes)
+    made.client = client_of(vhost, database, result_backend=url)
+    made.start(app=APP, CANVAS_RESULT_BACKEND=url, REDRIVE_WORKER_CRASH_BOUND="2")
+    yield made
+    made.client.pool.force_close_all()
+    made.client.close()
+
+
+def test_chords_work_and_errbacks_are_told_over_a_backend_of_the_users(canvas: Canvas) -> None:
     body, path = canvas.task("collect"), canvas.path("repaired")
     body.link_error(canvas.task("errback"))
     one = chord([canvas.task("add", n, n) for n in range(3)], canvas.task("collect"), app=canvas.client)
@@ -38,5 +45,12 @@ def test_chords_work_and_errbacks_are_told_over_a_backend_of_the_users(
     eventually(lambda: canvas.client.AsyncResult(failed.id).state == "FAILURE", WAIT_S, "the body has failed")
     canvas.until_quiet()
     assert len(canvas.jobs_of("errback")) == 1
-    canvas.client.pool.force_close_all()
-    canvas.client.close()
+
+
+@pytest.mark.parametrize("how", ["hard_timeout", "worker_lost"])
+def test_a_job_whose_process_was_lost_at_the_bound_has_failed_there_too(canvas: Canvas, how: str) -> None:
+    """No task of its own told the backend: whoever waits would wait for ever."""
+    sent = canvas.task("bad", how).apply_async()
+    with pytest.raises(WorkerLostError, match="dead-lettered"):
+        sent.get(timeout=WAIT_S)
+    assert canvas.job(sent.id)["crashes"] == 2
