@@ -22,8 +22,8 @@ class WorkConsumer(kombu.Consumer):
 
     After a (re)connect each queue is consumed with a window of one message, so that poison that takes the
     connection or this process down is alone in it and no other message counts a delivery. What went down
-    with it before is delivered first, again: the window stays until a message has been settled that comes
-    for the first time, or as many as a full window.
+    with it before is delivered first, again: the window stays until a message that comes for the first
+    time runs or has been settled, or as many as a full window have been settled.
     """
 
     windows: Mapping[str, int] = {}

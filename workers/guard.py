@@ -208,6 +208,8 @@ class Guard:
     def started(self, arrival: Arrival) -> None:
         """A pool process began the run."""
         self._ledger.note(Started(arrival))
+        if self._is_ours(arrival) and not redelivered(arrival.message):
+            self._consumer.hub.call_soon(self._on_notice, Reply("widen"))  # not here: it may raise
 
     def _limit_s(self, message: TaskMessage) -> float:
         task = self._consumer.app.tasks[message.task]

@@ -235,3 +235,11 @@ def test_a_delay_of_the_publisher_goes_straight_to_the_ladder(work: Work, tmp_pa
     work.start()
     assert work.result("c") == 3
     assert work.depth(DLQ) == 0
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_long_jobs_that_wait_for_a_new_worker_run_side_by_side_at_once(work: Work, pool: str) -> None:
+    first, second = (work.submit("t.mark", key=key, seconds=45.0) for key in ("one", "two"))
+    work.start("--pool", pool)
+    work.until(second, "RUNNING")
+    assert work.job(first)["state"] == "RUNNING"
