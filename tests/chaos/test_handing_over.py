@@ -126,3 +126,27 @@ def test_a_message_with_an_outcome_that_is_on_record_is_a_duplicate(work: Work, 
     work.until_settled(30)
     assert (work.job(job)["state"], runs(path, job), work.letters()) == ("SUCCEEDED", ["1.1"], [])
     assert worker.exit_code is None
+
+
+@pytest.mark.timeout(120)
+def test_a_job_that_has_run_does_not_expire_on_its_way(work: Work, tmp_path: Path) -> None:
+    path, job, claim = tmp_path / "runs", str(uuid4()), uuid4()
+    work.database.execute(
+        "insert into redrive.jobs (id, type, queue, state, claim, worker, lease_until, lease_cap)"
+        " values ($1, 'o.run', 'work', 'RUNNING', $2, 'gone', now() + interval '1 h', now() + interval '1 h')",
+        job, claim,
+    )  # fmt: skip
+    work.database.execute(
+        "insert into redrive.attempts (job_id, generation, attempt, claim, worker)"
+        " values ($1, 1, 1, $2, 'gone')",
+        job, claim,
+    )  # fmt: skip
+    message = task_message(job, "o.run", {"path": str(path)})
+    header = f'{{"version": 1, "claim": "{claim}", "kind": "succeeded", "outcome": {{"result": "7"}}}}'
+    sent = split(message.properties).with_header(OUTCOME, header).with_header(ATTEMPT, "1.1")
+    sent = sent.with_header("expires", "2001-01-01T00:00:00+00:00")
+    work.start(app=APP)
+    work.publish(message.body, RawProperties(sent.encode()))
+    assert work.result(job) == 7
+    work.until_settled(30)
+    assert (outcomes(work, job), runs(path, job), work.letters()) == (["succeeded"], [], [])
