@@ -133,7 +133,7 @@ def test_a_job_that_has_run_does_not_expire_on_its_way(work: Work, tmp_path: Pat
     path, job, claim = tmp_path / "runs", str(uuid4()), uuid4()
     work.database.execute(
         "insert into redrive.jobs (id, type, queue, state, claim, worker, lease_until, lease_cap)"
-        " values ($1, 'o.run', 'work', 'RUNNING', $2, 'gone', now() + interval '1 h', now() + interval '1 h')",
+        " values ($1, 'o.run', 'work', 'RUNNING', $2, 'gone', now() + '1 h', now() + '1 h')",
         job, claim,
     )  # fmt: skip
     work.database.execute(
