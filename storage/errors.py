@@ -17,6 +17,10 @@ class DatabaseAwayError(StorageError):
     """Postgres cannot be reached, or gave up the connection: try again later, nothing is decided."""
 
 
+class ConflictError(DatabaseAwayError):
+    """Another transaction was in the way (a deadlock, a serialization failure, a lock not waited for)."""
+
+
 class PoolExhaustedError(StorageError):
     """A job holds every connection of its process, and asks for one more."""
 
@@ -34,6 +38,7 @@ class MigrationError(StorageError):
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _TRANSIENT_CLASSES = ("08", "53", "57", "40")
 _TRANSIENT_CODES = ("25006", "55P03")
+_CONFLICTS = ("40", "55")
 # Of these, what a statement may bring upon itself: its timeout, its limit on temporary files.
 _OF_THE_STATEMENT = ("57014", "53400")
 
@@ -64,9 +69,11 @@ def translate(what: str) -> Iterator[None]:
     try:
         yield
     except DRIVER_ERRORS as error:
-        if is_transient(error):
-            raise DatabaseAwayError(f"Postgres is away ({what}): {error or type(error).__name__}") from error
-        raise
+        if not is_transient(error):
+            raise
+        if isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "")[:2] in _CONFLICTS:
+            raise ConflictError(f"another transaction was in the way ({what}): {error}") from error
+        raise DatabaseAwayError(f"Postgres is away ({what}): {error or type(error).__name__}") from error
 
 
 @contextmanager

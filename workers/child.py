@@ -26,7 +26,7 @@ from celery.exceptions import MaxRetriesExceededError, Reject, SoftTimeLimitExce
 from kombu.exceptions import EncodeError, OperationalError
 from kombu.utils.json import dumps
 
-from storage.errors import DatabaseAwayError
+from storage.errors import ConflictError, DatabaseAwayError
 from storage.results import record_children
 from workers import delays, effects, loop, tracing
 from workers.canvas.signatures import links_with_ids
@@ -177,13 +177,20 @@ def _judged(state: str, error: BaseException) -> Outcome:
     return attempt.end
 
 
+def _not_now(attempt: Attempt, error: BaseException) -> Retry | None:
+    if attempt.ticket.attempt >= NOT_NOW_ATTEMPTS:
+        return None
+    return Retry(NOT_NOW_S, failure=describe(error), counted=False)
+
+
 def _judge(attempt: Attempt, state: str, error: BaseException) -> Outcome:
+    if isinstance(error, ConflictError):  # passes by itself, unless it is the task's own doing
+        return _not_now(attempt, error) or Dead("exception", describe(error))
     if isinstance(error, DatabaseAwayError):  # an outage is not a failure
         return Returned(OUTAGE_S)
     if isinstance(error, Reject):
-        if error.requeue and attempt.ticket.attempt < NOT_NOW_ATTEMPTS:
-            return Retry(NOT_NOW_S, failure=describe(error), counted=False)
-        return Dead("rejected", describe(error))
+        again = _not_now(attempt, error) if error.requeue else None
+        return again or Dead("rejected", describe(error))
     if state == IGNORED:
         return Succeeded(b"null")
     if attempt.retry is not None:

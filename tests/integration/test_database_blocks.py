@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
+import asyncpg
 import pytest
 
 from tests.support.shared import Places, Shared
 from tests.support.work import Work, shared_work
+from tests.support.worker_jobs import MARK
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +43,22 @@ def test_a_tasks_own_trouble_is_a_failure(work: Work) -> None:
         assert dead["reason"] == "exception"
         assert attempt["exception_type"].rpartition(".")[2] == CASES[name]
     work.until_letters(len(jobs))
+
+
+@pytest.mark.anyio
+async def test_a_transaction_that_is_in_the_way_is_tried_again_but_not_for_ever(work: Work) -> None:
+    work.database.execute(MARK, "k", "nobody")
+    connection = await asyncpg.connect(work.database.url)
+    try:
+        async with connection.transaction():
+            await connection.execute("SELECT 1 FROM redrive.sample_emails WHERE email_key = 'k' FOR UPDATE")
+            doomed = await asyncio.to_thread(work.submit, "d.contended", key="k")
+            dead = await asyncio.to_thread(work.until, doomed, "DEAD", 60)
+            patient = await asyncio.to_thread(work.submit, "d.contended", key="k")
+            await asyncio.to_thread(work.until, patient, "RETRYING")
+        assert await asyncio.to_thread(work.result, patient) == 0, "Celery's retries are not used up"
+    finally:
+        await connection.close()
+    assert (dead["reason"], dead["attempt"]) == ("exception", 20)
+    assert "could not obtain lock on row" in dead["error"]
+    await asyncio.to_thread(work.until_letters, 1)

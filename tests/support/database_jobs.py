@@ -24,6 +24,7 @@ NAMES = (
     "d.other_server_async",
     "d.greedy",
     "d.greedy_async",
+    "d.contended",
 )
 TOPOLOGY = Topology(queues=(QUEUE,), jobs=tuple(JobType(name, QUEUE.name, Anything) for name in NAMES))
 
@@ -66,3 +67,11 @@ def greedy(self: RedriveTask) -> None:
 async def greedy_async(self: RedriveTask) -> None:
     async with self.pool.transaction(), self.pool.acquire():
         await self.pool.fetch("select 1")
+
+
+@app.task(bind=True, name="d.contended")
+def contended(self: RedriveTask, key: str) -> int:
+    """Wants a row that somebody may hold, and waits for nobody."""
+    with self.once(key) as tx:
+        tx.fetch("SELECT 1 FROM redrive.sample_emails WHERE email_key = $1 FOR UPDATE NOWAIT", key)
+    return int(self.request.retries)
