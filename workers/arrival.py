@@ -30,6 +30,8 @@ class Arrival:
     limit_s: float  # its run takes no longer, the killing of its process included
     # Taken over from a lost worker: that it begins is on record before it does.
     suspect: bool = False
+    # It is not to run any more: dead, unless its job has ended.
+    expired: bool = False
     # Runs with nothing beside it: see workers/turns.py.
     alone: bool = False
     token: UUID = field(default_factory=uuid4)

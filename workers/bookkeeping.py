@@ -214,8 +214,8 @@ class Books:
                     self._reply(Reply("ack", arrival, "duplicate"))
                 case Reject(reason):
                     self._canvas.died(arrival, reason)
-                case Refuse():
-                    self._reply(Reply("reject", arrival, "malformed"))
+                case Refuse(reason):
+                    self._reply(Reply("reject", arrival, reason))
                 case Around(seconds):
                     self._sending.around(arrival, seconds)
                 case SendOn(attempt, waiting):

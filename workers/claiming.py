@@ -55,7 +55,12 @@ class Reject:
 
 @dataclass(frozen=True)
 class Refuse:
-    """The job of this id is one of another task, and is left alone."""
+    """To the dead-letter exchange, and the row is left alone: the dead-letter consumer sees to it.
+
+    `malformed`: the job of this id is one of another task. `expired`: the message came too late.
+    """
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,8 @@ class Undecided:
     """The row changed under our eyes: judge again."""
 
 
+# What a job's row says of a message however late this one is.
+_NOT_FOR_THIS_MESSAGE = (verdicts.Duplicate, verdicts.RejectAgain, verdicts.Wait)
 Decision = Run | Ack | Reject | Refuse | Around | SendOn | Undecided
 
 
@@ -93,12 +100,10 @@ async def decide(
         storage.errors.DatabaseAwayError, storage.claims.StatementError: nothing is decided.
     """
     by_token = {arrival.token: arrival for arrival in arrivals}
-    won = await claims.claim(
-        connection,
-        [arrival.claim() for arrival in arrivals],
-        worker=terms.worker,
-        lease_s=terms.lease_s,
-    )
+    in_time = [arrival.claim() for arrival in arrivals if not arrival.expired]
+    won: set[UUID] = set()
+    if in_time:
+        won = await claims.claim(connection, in_time, worker=terms.worker, lease_s=terms.lease_s)
     decisions: list[tuple[Arrival, Decision]] = [
         (by_token[token], Run(by_token[token].attempt)) for token in won
     ]
@@ -118,9 +123,14 @@ async def _look_closer(
         row = rows.get(arrival.task.id)
         if row is not None and row.task != arrival.task.task:
             logger.error("its id is that of a job of task %s", row.task, extra=arrival.log_fields("refused"))
-            decisions.append((arrival, Refuse()))
+            decisions.append((arrival, Refuse("malformed")))
             continue
         judged = verdicts.verdict(row, arrival.attempt, arrival.token)
+        if arrival.expired and not isinstance(judged, _NOT_FOR_THIS_MESSAGE):
+            fields = {"action": "refused", "reason": "expired"} | arrival.log_fields("refused")
+            logger.error("delivery rejected: it has expired", extra=fields)
+            decisions.append((arrival, Refuse("expired")))
+            continue
         if isinstance(judged, verdicts.Adopt):
             rowless[arrival.token] = arrival
         elif isinstance(judged, verdicts.TakeOver) and doubt_s > 0:

@@ -19,12 +19,17 @@ SOON_S = 0.1
 
 
 def round_trip(
-    message: GuardedMessage, checked: TaskMessage | Refusal, queue: WorkQueue, session: int
+    message: GuardedMessage,
+    checked: TaskMessage | Refusal,
+    queue: WorkQueue,
+    session: int,
+    *,
+    at_once: bool,
 ) -> Postponed:
     """The way of such a message, whatever else is right or wrong with it: that is judged when it is back."""
     if isinstance(checked, Refusal):
         checked = TaskMessage(checked.id or "", checked.task or "", [], {}, {}, protocol=2)
-    wait_s = max(SOON_S, seconds_until_due(checked))
+    wait_s = SOON_S if at_once else max(SOON_S, seconds_until_due(checked))
     # As protocol 2, whose body is left alone.
     checked = replace(checked, protocol=2)
     arrival = Arrival(

@@ -6,7 +6,6 @@ Nothing that a message contains raises out of this module; errors of the connect
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -17,12 +16,12 @@ from kombu.compression import decompress
 from kombu.utils.json import loads
 
 from topology.deaths import forged
-from topology.delivery import Delivery, Refusal, TaskMessage, check_delivery, delivery_of
+from topology.delivery import Refusal, TaskMessage
 from topology.headers import OUTCOME
 from topology.probe import probe_of
-from topology.wire import split
 from workers.acking import ack_all
 from workers.arrival import Arrival, seconds_until_due
+from workers.checking import check
 from workers.cleaning import round_trip
 from workers.completing import Finished
 from workers.entries import Postponed, Reply, Started
@@ -93,11 +92,13 @@ class Guard:
             logger.info("a probe goes on to the dead-letter exchange", extra=known)
             message.reject_log_error(logger, self.broker_errors, requeue=False)
             return
-        checked = self._check(message)
+        checked, expired = check(message, self._consumer.strategies)
         name = self._queue_of(message)
         if forged(message.raw_properties):
             self._ledger.submit(
-                round_trip(message, checked, self._topology.queue(name), self._ledger.session)
+                round_trip(
+                    message, checked, self._topology.queue(name), self._ledger.session, at_once=bool(expired)
+                )
             )
             return
         if isinstance(checked, Refusal):
@@ -114,25 +115,16 @@ class Guard:
             self._ledger.session,
             self._limit_s(checked),
             attempt=checked.attempt,
+            expired=bool(expired),
         )
+        if expired:
+            self._ledger.submit(arrival)
+            return
         if (value := message.headers.get(OUTCOME)) is not None and (run := take_up(arrival, value)):
             self._ledger.submit(run)
             return
         wait_s = seconds_until_due(checked)
         self._ledger.submit(Postponed(arrival, wait_s) if wait_s > NEARLY_S else arrival)
-
-    def _check(self, message: GuardedMessage) -> TaskMessage | Refusal:
-        # One that has run does not expire any more.
-        now = None if OUTCOME in message.headers else datetime.now(UTC)
-        known = self._consumer.strategies
-        parsed = Delivery(message.content_type, message.content_encoding, message.headers, message.raw_body)
-        checked = check_delivery(parsed, known_tasks=known, now=now)
-        if isinstance(checked, Refusal):
-            # py-amqp reads a few things otherwise; the dead-letter consumer will read it like this.
-            delivery = delivery_of(split(message.raw_properties), message.raw_body)
-            checked = check_delivery(delivery, known_tasks=known, now=now)
-            message.headers = dict(delivery.headers)
-        return checked
 
     def _queue_of(self, message: Any) -> str:
         delivery_info = getattr(message, "delivery_info", None) or {}

@@ -15,7 +15,8 @@ from tests.support.shared import Places, Shared
 from tests.support.waiting import eventually
 from tests.support.work import Work, shared_work
 from topology.headers import Attempt
-from topology.wire import split
+from topology.messages import task_message
+from topology.wire import RawProperties, split
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +153,48 @@ def test_it_is_acked_as_a_duplicate(
     worker.wait_for_log(f"duplicate acked action=duplicate job_id={job}")
     assert work.job(job) == before
     assert (runs(path), work.letters()) == (0, [])
+
+
+def expired(work: Work, row: Row, path: Path) -> str:
+    """A message that comes after its `expires`."""
+    job = str(uuid4())
+    row.put(work, job)
+    message = task_message(job, "t.mark", {"key": job, "path": str(path)})
+    late = split(message.properties).with_header("expires", "2001-01-01T00:00:00+00:00")
+    work.publish(message.body, RawProperties(late.encode()))
+    return job
+
+
+@pytest.mark.parametrize("state", ["SUCCEEDED", "CANCELLED"])
+def test_an_expired_message_of_a_job_that_has_ended_is_a_duplicate(
+    work: Work, worker: Process, tmp_path: Path, state: str
+) -> None:
+    job = expired(work, Row(state), tmp_path / "runs")
+    worker.wait_for_log(f"duplicate acked action=duplicate job_id={job}")
+    assert work.letters() == []
+
+
+def test_an_expired_message_of_a_running_job_waits_for_its_end(
+    work: Work, worker: Process, tmp_path: Path
+) -> None:
+    """It ran in time, and the broker delivered its message again when the connection was lost."""
+    job = expired(work, Row("RUNNING", lease_s=3), tmp_path / "runs")
+    work.until_settled()
+    work.database.execute(
+        "update redrive.jobs set state = 'SUCCEEDED', claim = null, lease_until = null where id = $1", job
+    )
+    worker.wait_for_log(f"duplicate acked action=duplicate job_id={job}")
+    assert work.letters() == []
+
+
+@pytest.mark.parametrize("row", [Row("QUEUED"), Row("RUNNING", lease_s=-1)], ids=["waiting", "lost"])
+def test_an_expired_message_of_a_job_that_waits_is_its_letter(
+    work: Work, worker: Process, tmp_path: Path, row: Row
+) -> None:
+    job = expired(work, row, tmp_path / "runs")
+    ((properties, _),) = work.until_letters(1)
+    assert properties.headers["id"] == job
+    assert (work.job(job)["state"], runs(tmp_path / "runs")) == (row.state, 0)
 
 
 def test_the_message_of_a_dead_job_is_its_letter(work: Work, worker: Process, tmp_path: Path) -> None:
