@@ -41,17 +41,19 @@ class WorkConsumer(kombu.Consumer):
         if self.paused:
             return
         for queue in self._queues.values():
-            window = 1 if self.cautious else self.windows.get(queue.name, 1)
-            # Not global: each consumer that starts after it gets this window (quorum queues know no other).
-            self.channel.basic_qos(0, window, False)
-            try:
-                self._basic_consume(queue, no_ack=no_ack, nowait=False)
-            except NotFound as error:
-                if "no queue" not in str(error):
-                    # It is there, but its node is away, or starts: "home node … is down or inaccessible".
-                    raise
-                logger.critical("queue %r is not on the broker; run: topology apply", queue.name)
-                raise WorkerShutdown(1) from None
+            self._consume(queue, 1 if self.cautious else self.windows.get(queue.name, 1), no_ack)
+
+    def _consume(self, queue: Any, window: int, no_ack: bool | None = None) -> None:
+        # Not global: each consumer that starts after it gets this window (quorum queues know no other).
+        self.channel.basic_qos(0, window, False)
+        try:
+            self._basic_consume(queue, no_ack=no_ack, nowait=False)
+        except NotFound as error:
+            if "no queue" not in str(error):
+                # It is there, but its node is away, or starts: "home node … is down or inaccessible".
+                raise
+            logger.critical("queue %r is not on the broker; run: topology apply", queue.name)
+            raise WorkerShutdown(1) from None
 
     def settled(self, redelivered: bool) -> None:
         """One message was settled: consume with the full windows, unless more trouble is to be expected."""
@@ -62,8 +64,15 @@ class WorkConsumer(kombu.Consumer):
                 return
             self.cautious = False
             if not self.paused:
-                self.cancel()
-                self.consume()
+                self._widen()
+
+    def _widen(self) -> None:
+        for queue in self._queues.values():
+            window = self.windows.get(queue.name, 1)
+            # What runs counts for the cancelled consumer only: with a window of one, its next would come too.
+            if window > 1 and (tag := self._active_tags.pop(queue.name, None)) is not None:
+                self.channel.basic_cancel(tag)
+                self._consume(queue, window)
 
     def pause(self) -> None:
         """Take no more messages; those delivered stay unacked."""

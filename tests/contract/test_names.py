@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 def test_console_scripts() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-    assert set(project["scripts"]) == {"topology", "storage", "dlq", "api-keys"}
+    assert set(project["scripts"]) == {"topology", "storage", "dlq", "api-keys", "workers"}
 
 
 def test_settings() -> None:
