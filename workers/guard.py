@@ -210,8 +210,8 @@ class Guard:
     def finish(self, arrival: Arrival, outcome: Outcome) -> None:
         """The run has ended: record it; the message is settled once that has committed."""
         self._running.pop(arrival.token, None)
+        self._turns.ended(arrival)
         self._ledger.submit(Finished(arrival, outcome))
-        self._turns.ended(arrival.token)
         self._admit()
 
     def give_back_waiting(self) -> None:
@@ -243,6 +243,8 @@ class Guard:
         acks: list[GuardedMessage] = []
         for reply in self._ledger.replies():
             arrival = reply.arrival
+            if arrival is not None:
+                self._turns.recorded(arrival)
             match reply.kind:
                 case "run" if arrival and self._consumer.closing:
                     self.finish(arrival, Returned())

@@ -20,6 +20,8 @@ class Turns:
     def __init__(self) -> None:
         self._waiting: deque[Arrival] = deque()
         self._running: set[UUID] = set()
+        # Ended, and not yet known to be on record: lost now, these runs would count as lost.
+        self._unrecorded: set[Arrival] = set()
         self._one_alone = False
 
     def ask(self, arrival: Arrival) -> None:
@@ -29,18 +31,23 @@ class Turns:
     def admit(self) -> Iterator[Arrival]:
         """Those whose turn it is; each counts as running from then on."""
         while self._waiting and not self._one_alone:
-            if self._waiting[0].alone and self._running:
+            if self._waiting[0].alone and (self._running or self._unrecorded):
                 return
             arrival = self._waiting.popleft()
             self._running.add(arrival.token)
             self._one_alone = arrival.alone
             yield arrival
 
-    def ended(self, token: UUID) -> None:
-        """Its run is over, or did not begin."""
-        self._running.discard(token)
+    def ended(self, arrival: Arrival) -> None:
+        """Its run is over, or did not begin; `recorded` follows."""
+        self._running.discard(arrival.token)
+        self._unrecorded.add(arrival)
         if not self._running:
             self._one_alone = False
+
+    def recorded(self, arrival: Arrival) -> None:
+        """Its end is on record, or somebody else's to record."""
+        self._unrecorded.discard(arrival)
 
     def leave(self) -> list[Arrival]:
         """Those that still wait, and wait no more."""

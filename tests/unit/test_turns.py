@@ -34,11 +34,13 @@ def test_one_at_its_last_chance_waits_for_the_others_to_end_and_holds_up_those_b
         turns.ask(each)
 
     assert admitted(turns) == ["first"]
-    turns.ended(first.token)
+    turns.ended(first)
+    assert admitted(turns) == [], "a loss now would count against it: its end is not on record"
+    turns.recorded(first)
     assert admitted(turns) == ["last"]
-    turns.ended(first.token)  # told twice
+    turns.recorded(first)  # told twice
     assert admitted(turns) == []
-    turns.ended(last.token)
+    turns.ended(last)
     assert admitted(turns) == ["after"]
 
 
@@ -48,7 +50,8 @@ def test_two_at_their_last_chance_run_one_after_the_other() -> None:
     turns.ask(two)
 
     assert admitted(turns) == ["one"]
-    turns.ended(one.token)
+    turns.ended(one)
+    turns.recorded(one)
     assert admitted(turns) == ["two"]
 
 
