@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from storage import chords
 from storage.errors import DatabaseAwayError
-from topology.delivery import Delivery, Refusal, check_delivery
+from topology.delivery import Refusal, check_delivery, delivery_of
 from topology.errors import TopologyError
 from topology.messages import Message
 from topology.spec import Topology
@@ -181,13 +181,10 @@ class Following:
 
 def _of_letter(letter: chords.CanvasLetter, token: str) -> Message | None:
     """The message that tells of a dead letter; None if it tells nothing."""
-    properties = split(letter.properties)
-    headers = {name: value for name, value in properties.headers_dict().items() if isinstance(name, str)}
-    found = check_delivery(
-        Delivery(properties.text("content_type"), properties.text("content_encoding"), headers, letter.body)
-    )
+    delivery = delivery_of(split(letter.properties), letter.body)
+    found = check_delivery(delivery)
     if isinstance(found, Refusal):
-        group = headers.get("group")
+        group = delivery.headers.get("group")
         named = group if isinstance(group, str) else None
         return messages.died_unread(found, named, letter.generation, token, letter.reason)
     if not messages.in_canvas(found):
