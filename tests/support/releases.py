@@ -8,7 +8,6 @@ from pathlib import Path
 from storage.migrate import migrations
 from tests.support.processes import ROOT
 
-PACKAGES = ("api", "dlq_consumer", "storage", "topology", "workers", "tests")
 NEXT = len(migrations()) + 1
 
 

@@ -71,11 +71,6 @@ class Target:
         """Whether `ha-*` keys are policy keys: up to 3.13. 4.x refuses them and ignores stored ones."""
         return self.major < 4
 
-    @property
-    def needs_vhost_fields(self) -> bool:
-        """Whether an import refuses objects without `vhost`: from 3.11.28, 3.12.14 and 3.13."""
-        return (self.major, self.minor) >= (3, 13)
-
 
 SUPPORTED = (Target(3, 10), Target(3, 13), Target(4, 0), Target(4, 3))
 NEWEST = SUPPORTED[-1]
