@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import uuid
@@ -102,6 +103,7 @@ def run(
 def start(contender: Contender, setting: Setting, place: Place, directory: Path, runs: Path) -> Process:
     """A worker that counts its runs in `runs`."""
     environment = {
+        **{name: value for name, value in os.environ.items() if name.startswith("REDRIVE_WORKER_")},
         tally.DIRECTORY: str(runs),
         "REDRIVE_AMQP_URL": place.vhost.amqp_url,
         "REDRIVE_DATABASE_URL": place.database.url,

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from storage.claims import connect_for_claims
@@ -25,6 +25,7 @@ from workers.arrival import Arrival
 from workers.bookkeeping import START_S, Books
 from workers.claiming import Terms
 from workers.entries import Item, Reply
+from workers.gathering import LOOKS, Inbox, may_grow
 from workers.outage import Outage
 from workers.returning import Returns
 from workers.sending_on import ROUND_S
@@ -36,18 +37,6 @@ if TYPE_CHECKING:
     from workers.settings import Environment
 
 logger = logging.getLogger(__name__)
-# Times `batch_ms` at most. Larger batches halve what a job costs Postgres and this thread.
-GATHERINGS = 5
-
-
-def may_gather(held: int, processes: int, entries: int) -> bool:
-    """Whether nobody waits for the ledger, so that its batch may grow: every process has a next job already.
-
-    Args:
-        held: jobs that run or wait for a process, or whose end is among the entries.
-        entries: under load about three for each job: it came, it began, it ended.
-    """
-    return held >= 2 * processes and entries < held / 2
 
 
 class Ledger:
@@ -60,7 +49,7 @@ class Ledger:
     def __init__(self, environment: Environment, worker: str) -> None:
         self._environment = environment
         self._worker = worker
-        self._inbox: deque[Item] = deque()
+        self._inbox = Inbox()
         self._replies: deque[Reply] = deque()
         self._rung = False
         self._poked = False
@@ -87,13 +76,13 @@ class Ledger:
 
     def submit(self, item: Item) -> None:
         """Hand over; the answer comes through `replies()` once `fd` is readable."""
-        self._inbox.append(item)
+        self._inbox.put(item)
         self.outstanding += 1
         self._ring()
 
     def note(self, item: Item) -> None:
         """Hand over what is not urgent and has no answer."""
-        self._inbox.append(item)
+        self._inbox.put(item)
 
     def replies(self) -> Iterator[Reply]:
         """The replies so far. Called when `fd` is readable."""
@@ -142,12 +131,9 @@ class Ledger:
     def _current(self, arrival: Arrival) -> bool:
         return arrival.session == self.session
 
-    def _drain(self) -> list[Item]:
+    def _drain(self) -> Sequence[Item]:
         self._rung = False
-        items = []
-        while self._inbox:
-            items.append(self._inbox.popleft())
-        return items
+        return self._inbox.take()
 
     async def _live(self) -> None:
         self._loop, self._bell = asyncio.get_running_loop(), asyncio.Event()
@@ -212,10 +198,7 @@ class Ledger:
             watch.swept()
 
     async def _work(self, books: Books, renew_at: float) -> None:
-        """Return when there is something to do, and a moment later, so that a batch gathers.
-
-        While each pool process has its next job already, nobody waits for us: the batch may be larger.
-        """
+        """Return when there is something to do, and a moment later, so that a batch gathers."""
         assert self._bell is not None
         if not books.backlog and not self._inbox:
             longest = START_S if books.held else max(renew_at - time.monotonic(), 0.0)
@@ -223,10 +206,12 @@ class Ledger:
                 async with asyncio.timeout(longest):
                     await self._bell.wait()
         self._bell.clear()
-        for _ in range(GATHERINGS):
-            await asyncio.sleep(self._environment.worker.batch_ms / 1000)
-            if not may_gather(books.held, self.processes, len(self._inbox)):
-                break
+        batch_ms, begun = self._environment.worker.batch_ms, time.monotonic()
+        while True:
+            await asyncio.sleep(batch_ms / LOOKS / 1000)
+            waited_ms = (time.monotonic() - begun) * 1000
+            if not may_grow(waited_ms, batch_ms, books.held - self._inbox.ends, self.processes):
+                return
 
     def _away(self, error: DatabaseAwayError) -> None:
         if self._outage.failed(error):
