@@ -6,6 +6,7 @@ a publish would never return, nor would the clean-up after it.
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import kombu
@@ -22,7 +23,7 @@ READ_BYTES = 4096
 
 
 class WideReads(TCPTransport):
-    """Reads what has come, where py-amqp makes nine system calls for one message.
+    """Reads what has come, where py-amqp makes nine system calls for a message and more for timeouts.
 
     Only for the event loop, which reads until nothing is left, and does so without blocking. A wait for one
     answer reads no further than that: the loop is not told of what lies in our buffer.
@@ -30,8 +31,35 @@ class WideReads(TCPTransport):
 
     def _setup_transport(self) -> None:
         super()._setup_transport()
-        sock = self.sock
-        self._quick_recv = lambda size: sock.recv(size if sock.gettimeout() != 0 else max(size, READ_BYTES))
+        self._at_once = _AtOnce(self.sock)
+        self._quick_recv = self._at_once.receive
+
+    def having_timeout(self, timeout: float | None) -> Any:
+        if timeout == 0 and self.sock.gettimeout() is None:  # Python itself waits on one with a timeout
+            return self._at_once
+        return super().having_timeout(timeout)
+
+
+class _AtOnce:
+    """A context in which a socket that blocks is read without blocking."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._entered = False
+
+    def receive(self, size: int) -> bytes:
+        if not self._entered:
+            return self._sock.recv(size)
+        return self._sock.recv(max(size, READ_BYTES), socket.MSG_DONTWAIT)
+
+    def __enter__(self) -> socket.socket:
+        self._entered = True
+        return self._sock
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._entered = False
+        if isinstance(error, BlockingIOError):
+            raise TimeoutError from error  # as py-amqp's own does
 
 
 class BoundedWait:

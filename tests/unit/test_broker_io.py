@@ -77,20 +77,34 @@ def reader() -> Iterator[WideReads]:
 
 
 def test_the_event_loop_reads_all_that_has_come_at_once(reader: WideReads) -> None:
-    reader.sock.settimeout(0)
-
-    assert reader.read_frame()[2] == b"ab"
+    with reader.having_timeout(0):
+        assert reader.read_frame()[2] == b"ab"
     assert not select.select([reader.sock], [], [], 0)[0]
-    assert [reader.read_frame()[2] for _ in FRAMES[1:]] == [b"cd", b"ef"]
-    with pytest.raises(TimeoutError):
+    for rest in (b"cd", b"ef"):
+        with reader.having_timeout(0):
+            assert reader.read_frame()[2] == rest
+    with pytest.raises(TimeoutError), reader.having_timeout(0):
         reader.read_frame()
+    assert reader.sock.gettimeout() is None
 
 
-def test_a_wait_for_one_answer_leaves_the_rest_to_the_event_loop(reader: WideReads) -> None:
-    reader.sock.settimeout(5)
-
-    assert reader.read_frame()[2] == b"ab"
+@pytest.mark.parametrize("timeout_s", [None, 5])
+def test_a_wait_for_one_answer_leaves_the_rest_to_the_event_loop(
+    reader: WideReads, timeout_s: float | None
+) -> None:
+    with reader.having_timeout(timeout_s):
+        assert reader.read_frame()[2] == b"ab"
     assert select.select([reader.sock], [], [], 0)[0]
+
+
+def test_the_event_loop_does_not_wait_for_a_socket_with_a_timeout_of_its_own(reader: WideReads) -> None:
+    reader.sock.settimeout(60)
+    for body in (b"ab", b"cd", b"ef"):
+        with reader.having_timeout(0):
+            assert reader.read_frame()[2] == body
+    with pytest.raises(TimeoutError), reader.having_timeout(0):
+        reader.read_frame()
+    assert reader.sock.gettimeout() == 60
 
 
 def test_a_ticket_goes_to_the_pool_process_as_it_is() -> None:
