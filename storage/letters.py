@@ -12,11 +12,11 @@ import asyncpg
 
 from storage.attempts import AttemptRow, of_jobs
 from storage.errors import StorageError, translate
+from storage.letter_filter import LetterFilter, Parameters, where
 from storage.pool import AnyConnection, Pool
 from storage.times import shown_time
 
 LetterState = str
-STATES = ("open", "replaying", "replayed", "discarded", "quarantined")
 MAX_PAGE = 1_000
 
 _LETTER = """
@@ -26,18 +26,6 @@ SELECT l.id, l.dlq, l.queue, l.target, l.reason, l.detail, l.state, l.properties
        l.stored_at
 FROM redrive.dead_letters l
 """
-_PAGE = (
-    _LETTER
-    + """
-WHERE ($1::text IS NULL OR l.queue = $1 OR l.dlq = $1)
-  AND ($2::text IS NULL OR l.reason = $2)
-  AND ($3::text IS NULL OR l.task = $3)
-  AND ($4::text IS NULL OR l.state = $4)
-  AND ($5::bigint IS NULL OR l.id < $5)
-ORDER BY l.id DESC
-LIMIT $6
-"""
-)
 _ONE = _LETTER + "WHERE l.id = $1"
 _BODY = "SELECT body FROM redrive.dead_letters WHERE id = $1"
 _GROUP = "SELECT * FROM redrive.groups WHERE fingerprint = $1"
@@ -55,16 +43,6 @@ _REPLAY_OF = (
 
 class UnknownLetterError(StorageError):
     """No dead letter has this id."""
-
-
-@dataclass(frozen=True)
-class LetterFilter:
-    """Which letters; None leaves a field open. `queue` is a work queue or a dead-letter queue."""
-
-    queue: str | None = None
-    reason: str | None = None
-    task: str | None = None
-    state: str | None = None
 
 
 @dataclass(frozen=True)
@@ -161,8 +139,13 @@ async def page(
         DatabaseAwayError: Postgres cannot be reached.
     """
     with translate("list dead letters"):
+        values = Parameters()
+        condition = where(wanted, values)
+        if before_id is not None:
+            condition += f" AND l.id < {values.add(before_id)}"
+        most = values.add(min(limit, MAX_PAGE + 1))
         rows = await pool.fetch(
-            _PAGE, wanted.queue, wanted.reason, wanted.task, wanted.state, before_id, min(limit, MAX_PAGE + 1)
+            f"{_LETTER} WHERE {condition} ORDER BY l.id DESC LIMIT {most}", *values.values
         )
         return await _with_histories(pool, rows)
 

@@ -1,10 +1,34 @@
-"""Times as every surface shows them."""
+"""Times as every surface shows and takes them."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
+
+_AGO = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([smhdw])(?:\s+ago)?")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+TIME_FORMS = "ISO 8601, in UTC unless it says another zone, or an age such as 90s, 15m, 2h, 3d, 1w"
 
 
 def shown_time(at: datetime | None) -> str | None:
     """RFC 3339 in UTC, such as `2026-01-31T12:00:00.250000+00:00`."""
     return None if at is None else at.astimezone(UTC).isoformat()
+
+
+def read_time(text: str, now: datetime) -> datetime:
+    """A point in time: `TIME_FORMS`. An age counts back from `now`, and may be followed by `ago`.
+
+    Raises:
+        ValueError: it is neither, or out of range.
+    """
+    text = text.strip()
+    if match := _AGO.fullmatch(text):
+        try:
+            return now - timedelta(**{_UNITS[match[2]]: float(match[1])})
+        except OverflowError:
+            raise ValueError(f"{text!r} is too long ago") from None
+    try:
+        at = datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is not a time: {TIME_FORMS}") from None

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
-from pydantic import StringConstraints
 
 from api.auth import Requires, runtime_of
+from api.filtering import Filter
 from api.json_text import JsonResponse
 from api.problems import Problem
 from api.runtime import Runtime
 from storage import letters
-from storage.letters import MAX_PAGE, Dossier, Letter, LetterFilter, UnknownLetterError
+from storage.letters import MAX_PAGE, Dossier, Letter, UnknownLetterError
 from topology.letter_view import view_body, view_properties
 
-# Postgres takes no NUL in a text.
-Text = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
-State = Literal["open", "replaying", "replayed", "discarded", "quarantined"]
 Context = Annotated[Runtime, Depends(runtime_of)]
 
 # Raw properties of a listed letter whose headers are shown: bytes. The letter by itself shows all.
@@ -32,10 +29,7 @@ router = APIRouter(tags=["dead letters"], dependencies=[Depends(Requires("read")
 @router.get("/dead-letters", summary="Dead letters, the newest first")
 async def page(
     runtime: Context,
-    queue: Annotated[Text | None, Query(description="work queue or dead-letter queue")] = None,
-    reason: Text | None = None,
-    task: Text | None = None,
-    state: State | None = None,
+    wanted: Filter,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     cursor: Annotated[
         int | None, Query(ge=1, le=2**63 - 1, description="next_cursor of the page before")
@@ -45,7 +39,6 @@ async def page(
 
     Headers of more than 8 KiB are left out, as `{"$left_out": bytes}`: ask for that letter.
     """
-    wanted = LetterFilter(queue=queue, reason=reason, task=task, state=state)
     async with runtime.database() as db:
         found = await letters.page(db, wanted, limit=limit + 1, before_id=cursor)
     # In a thread, as headers may take long to take apart, and the event loop has to go on.

@@ -8,27 +8,22 @@ from typing import Any
 import click
 
 from dlq_consumer import printing
+from dlq_consumer.commands.filtering import filter_options
 from dlq_consumer.commands.running import Load, with_database
 from storage import letters
-from storage.letters import STATES, Dossier, Letter, LetterFilter
+from storage.letter_filter import LetterFilter
+from storage.letters import Dossier, Letter
 from storage.pool import Pool
 from topology.letter_view import view_body, view_properties
 
 
 @click.command("list")
-@click.option("--queue", help="Work queue or dead-letter queue.")
-@click.option("--reason", help="Why it died, such as exception or delivery_limit.")
-@click.option("--task", help="Name of the task.")
-@click.option("--state", type=click.Choice(STATES), help="What has become of it.")
+@filter_options
 @click.option("--limit", type=click.IntRange(1, letters.MAX_PAGE), default=50, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @click.pass_obj
-def list_letters(
-    load: Load, queue: str | None, reason: str | None, task: str | None, state: str | None, limit: int,
-    as_json: bool,
-) -> None:  # fmt: skip
+def list_letters(load: Load, wanted: LetterFilter, limit: int, as_json: bool) -> None:
     """Dead letters, the newest first."""
-    wanted = LetterFilter(queue, reason, task, state)
 
     async def read(pool: Pool) -> list[Letter]:
         return await letters.page(pool, wanted, limit=limit)

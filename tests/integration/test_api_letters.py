@@ -54,6 +54,17 @@ def test_letters_are_listed_filtered_paged_and_shown_with_their_bytes(running: S
     running.publish("emails.dlq", b"{}")
     both = letters(running, 2)
     (letter,) = letters(running, 1, queue="payments")
+    emails = next(one["id"] for one in both if one["id"] != letter["id"])
+    for query, ids in [
+        ({"queue": "payments.dlq", "since": "1h", "text": "no JSON"}, [letter["id"]]),
+        ({"group": letter["group"]}, [letter["id"]]),
+        ({"undecided": "true", "text": "{}"}, [emails]),
+        ({"until": "1h ago"}, []),
+        ({"exception": "ValueError"}, []),
+        ({"job_id": "j"}, []),
+    ]:
+        answer = running.http.get("/dead-letters", params=query).raise_for_status().json()
+        assert (query, [one["id"] for one in answer["letters"]]) == (query, ids)
     named = {
         "id",
         "queue",
@@ -85,7 +96,7 @@ def test_letters_are_listed_filtered_paged_and_shown_with_their_bytes(running: S
     assert f'redrive_dead_letters{{queue="payments",reason="{letter["reason"]}",state="open"}} 1' in metrics
     for path in ("/dead-letters/999", "/replays/none"):
         assert running.http.get(path).status_code == 404
-    for query in ({"state": "gone"}, {"limit": 0}, {"queue": "a\x00"}, {"cursor": "x"}):
+    for query in ({"state": "gone"}, {"limit": 0}, {"queue": "a\x00"}, {"cursor": "x"}, {"since": "soon"}):
         answer = running.http.get("/dead-letters", params=query)
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, next(iter(query)))
 

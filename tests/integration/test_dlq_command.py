@@ -29,8 +29,8 @@ def test_list_filters_and_shows_the_agreed_names(graveyard: Graveyard) -> None:
     graveyard.start()
     graveyard.failed_job("job-1", "Traceback: no")
     graveyard.bury("orders", order("job-1"))
-    graveyard.bury("mails", plain(b"x"))
-    graveyard.until_stored(2)
+    graveyard.bury("mails", plain(b"\xff" + rb'{"a": "\u00e4\\b"}'))
+    group = graveyard.until_stored(2)[0]["fingerprint"]
 
     assert [letter.keys() >= NAMES for letter in graveyard.listed()] == [True, True]
     for wanted, jobs in [
@@ -40,6 +40,15 @@ def test_list_filters_and_shows_the_agreed_names(graveyard: Graveyard) -> None:
         (("--reason", "exception"), ["job-1"]),
         (("--task", "orders.place"), ["job-1"]),
         (("--state", "replayed"), []),
+        (("--undecided",), [None, "job-1"]),
+        (("--job", "job-1"), ["job-1"]),
+        (("--exception", "ValueError"), ["job-1"]),
+        (("--exception", "KeyError"), []),
+        (("--since", "1h"), [None, "job-1"]),
+        (("--until", "1h ago"), []),
+        (("--since", "1h", "--until", "2999-01-01", "--text", "order"), ["job-1"]),
+        (("--text", "ä\\b"), [None]),
+        (("--group", group), ["job-1"]),
         (("--limit", "1"), [None]),
     ]:
         assert [letter["job_id"] for letter in graveyard.listed(*wanted)] == jobs

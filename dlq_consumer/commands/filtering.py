@@ -1,0 +1,52 @@
+"""The options that choose letters: the same ones at every command that takes a filter."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+
+from storage.letter_filter import STATES, LetterFilter
+from storage.times import TIME_FORMS, read_time
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _time(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    try:
+        return None if value is None else read_time(value, datetime.now(UTC))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_OPTIONS = (
+    click.option("--queue", help="Work queue or dead-letter queue."),
+    click.option("--reason", help="Why it died, such as exception or delivery_limit."),
+    click.option("--task", help="Name of the task."),
+    click.option("--exception", help="Type of the exception, as `dlq list` shows it."),
+    click.option("--group", help="Fingerprint of the group."),
+    click.option("--state", type=click.Choice(STATES), help="What has become of it."),
+    click.option("--undecided", is_flag=True, help="Nobody has decided on it, or its outcome is not known."),
+    click.option("--since", callback=_time, metavar="TIME", help=f"Died then or later: {TIME_FORMS}."),
+    click.option("--until", callback=_time, metavar="TIME", help="Died before."),
+    click.option("--job", "job_id", help="Id of the job."),
+    click.option("--text", help="Stands in the body."),
+)
+
+
+def filter_options(command: Command) -> Command:
+    """Give a command the options; it gets them as one `wanted: LetterFilter`."""
+
+    @functools.wraps(command)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        names = ("queue", "reason", "task", "exception", "group", "state", "undecided", "since", "until")
+        given = {name: kwargs.pop(name) for name in (*names, "job_id", "text")}
+        return command(*args, wanted=LetterFilter(**given), **kwargs)
+
+    found: Any = call
+    for option in reversed(_OPTIONS):
+        found = option(found)
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,110 @@
+"""Which dead letters: one filter for every statement that reads or changes several."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+from storage.text import safe_text
+
+STATES = ("open", "replaying", "replayed", "discarded", "quarantined")
+# Nobody has decided on these, or nobody knows what came of it: retention never takes them.
+UNDECIDED = """(l.state IN ('open', 'replaying', 'quarantined') OR (l.state = 'replayed' AND NOT EXISTS (
+    SELECT FROM redrive.replay_items i WHERE i.letter_id = l.id
+    AND i.outcome IN ('succeeded', 'died_again', 'cancelled', 'consumed'))))"""
+
+
+@dataclass(frozen=True)
+class LetterFilter:
+    """Which letters; what is None is left open, and all that is given must hold.
+
+    `queue` is a work queue or a dead-letter queue; `exception` the type as the letter shows it; `group` a
+    whole fingerprint; `since` <= time of death < `until`, with a zone; `text` stands in the body as UTF-8,
+    or as JSON escapes it. `state` is one of `STATES`. `undecided`: see `UNDECIDED`.
+    """
+
+    queue: str | None = None
+    reason: str | None = None
+    task: str | None = None
+    state: str | None = None
+    exception: str | None = None
+    group: str | None = None
+    job_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    text: str | None = None
+    undecided: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every letter matches."""
+        return self == LetterFilter()
+
+    @property
+    def words(self) -> str:
+        """For people: `queue=payments reason=exception`, or `every letter`."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        said = [name if value is True else f"{name}={value}" for name, value in given.items() if value]
+        return " ".join(said) or "every letter"
+
+
+class Parameters:
+    """Values of one statement, each with its place: `add` answers `$3`."""
+
+    def __init__(self, *first: object) -> None:
+        self.values: list[object] = list(first)
+
+    def add(self, value: object) -> str:
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+
+def where(wanted: LetterFilter, parameters: Parameters) -> str:
+    """The condition on `redrive.dead_letters l`, for any statement over it; `true` where all is open.
+
+    Adds what it needs to `parameters`.
+    """
+    conditions = _conditions(wanted, parameters)
+    if wanted.text is not None:
+        conditions.append(holds_text(wanted.text, parameters))
+    return " AND ".join(conditions) or "true"
+
+
+def holds_text(text: str, parameters: Parameters) -> str:
+    """The condition that the body of `l` holds `text`: a search through its bytes, which may be any."""
+    # A command line's bytes that are no UTF-8 come as surrogates.
+    as_utf8 = text.encode("utf-8", "surrogateescape")
+    in_a_string = json.dumps(text)[1:-1].encode()
+    in_json = "".join(c if c.isascii() else json.dumps(c)[1:-1] for c in text).encode()
+    forms = dict.fromkeys((as_utf8, in_a_string, in_json))
+    found = [f"position({parameters.add(form)}::bytea IN l.body) > 0" for form in forms]
+    return f"({' OR '.join(found)})"
+
+
+def _conditions(wanted: LetterFilter, parameters: Parameters) -> list[str]:
+    found = []
+    if wanted.queue is not None:
+        place = parameters.add(safe_text(wanted.queue))
+        found.append(f"(l.queue = {place} OR l.dlq = {place})")
+    for column, value in (
+        ("reason", wanted.reason),
+        ("task", wanted.task),
+        ("exception_type", wanted.exception),
+        ("fingerprint", wanted.group),
+        ("job_id", wanted.job_id),
+    ):
+        if value is not None:
+            found.append(f"l.{column} = {parameters.add(safe_text(value))}")
+    if wanted.state is not None:
+        # Spelled out, so that partial indexes are used.
+        if wanted.state not in STATES:
+            raise ValueError(f"no state {wanted.state!r}; there are {', '.join(STATES)}")
+        found.append(f"l.state = '{wanted.state}'")
+    if wanted.since is not None:
+        found.append(f"l.dead_at >= {parameters.add(wanted.since)}")
+    if wanted.until is not None:
+        found.append(f"l.dead_at < {parameters.add(wanted.until)}")
+    if wanted.undecided:
+        found.append(UNDECIDED)
+    return found
