@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from datetime import datetime
+from itertools import product
 
 from storage.text import safe_text
 
 STATES = ("open", "replaying", "replayed", "discarded", "quarantined")
+# Most letters lie in the dead-letter queue of their work queue; the others have an index of their own.
+_DLQ = ".dlq"
+FOREIGN_DLQ = f"l.dlq <> l.queue || '{_DLQ}'"
 # Nobody has decided on these, or nobody knows what came of it: retention never takes them.
-UNDECIDED = """(l.state IN ('open', 'replaying', 'quarantined') OR (l.state = 'replayed' AND NOT EXISTS (
-    SELECT FROM redrive.replay_items i WHERE i.letter_id = l.id
-    AND i.outcome IN ('succeeded', 'died_again', 'cancelled', 'consumed'))))"""
+_WAITING = "l.state IN ('open', 'replaying', 'quarantined')"
+_IN_DOUBT = """(l.state = 'replayed' AND l.id IN (
+    SELECT i.letter_id FROM redrive.replay_items i
+    WHERE i.outcome = 'unknown' OR (i.state = 'published' AND i.outcome IS NULL)))"""
+UNDECIDED = f"({_WAITING} OR {_IN_DOUBT})"
 
 
 @dataclass(frozen=True)
@@ -65,10 +71,20 @@ def where(wanted: LetterFilter, parameters: Parameters) -> str:
 
     Adds what it needs to `parameters`.
     """
-    conditions = _conditions(wanted, parameters)
+    conditions = [
+        choices[0] if len(choices) == 1 else f"({' OR '.join(choices)})"
+        for choices in _conditions(wanted, parameters)
+    ]
     if wanted.text is not None:
         conditions.append(holds_text(wanted.text, parameters))
     return " AND ".join(conditions) or "true"
+
+
+def alternatives(wanted: LetterFilter, parameters: Parameters) -> list[str]:
+    """The same but for `text`, as conditions of which a letter meets one at most: an index serves each, and
+    none serves an OR in the order of ids.
+    """
+    return [" AND ".join(chosen) or "true" for chosen in product(*_conditions(wanted, parameters))]
 
 
 def holds_text(text: str, parameters: Parameters) -> str:
@@ -82,11 +98,20 @@ def holds_text(text: str, parameters: Parameters) -> str:
     return f"({' OR '.join(found)})"
 
 
-def _conditions(wanted: LetterFilter, parameters: Parameters) -> list[str]:
-    found = []
+def _conditions(wanted: LetterFilter, parameters: Parameters) -> list[tuple[str, ...]]:
+    """What must hold: of each, one or the other."""
+    found: list[tuple[str, ...]] = []
     if wanted.queue is not None:
-        place = parameters.add(safe_text(wanted.queue))
-        found.append(f"(l.queue = {place} OR l.dlq = {place})")
+        name = safe_text(wanted.queue)
+        place = parameters.add(name)
+        choices = [
+            f"l.queue = {place}",
+            f"({FOREIGN_DLQ} AND l.dlq BETWEEN {place} AND {place} AND l.queue <> {place})",
+        ]
+        if name.endswith(_DLQ):
+            work = parameters.add(name.removesuffix(_DLQ))
+            choices.append(f"(l.queue = {work} AND l.dlq = {place})")
+        found.append(tuple(choices))
     for column, value in (
         ("reason", wanted.reason),
         ("task", wanted.task),
@@ -95,16 +120,16 @@ def _conditions(wanted: LetterFilter, parameters: Parameters) -> list[str]:
         ("job_id", wanted.job_id),
     ):
         if value is not None:
-            found.append(f"l.{column} = {parameters.add(safe_text(value))}")
+            found.append((f"l.{column} = {parameters.add(safe_text(value))}",))
     if wanted.state is not None:
         # Spelled out, so that partial indexes are used.
         if wanted.state not in STATES:
             raise ValueError(f"no state {wanted.state!r}; there are {', '.join(STATES)}")
-        found.append(f"l.state = '{wanted.state}'")
+        found.append((f"l.state = '{wanted.state}'",))
     if wanted.since is not None:
-        found.append(f"l.dead_at >= {parameters.add(wanted.since)}")
+        found.append((f"l.dead_at >= {parameters.add(wanted.since)}",))
     if wanted.until is not None:
-        found.append(f"l.dead_at < {parameters.add(wanted.until)}")
+        found.append((f"l.dead_at < {parameters.add(wanted.until)}",))
     if wanted.undecided:
-        found.append(UNDECIDED)
+        found.append((_WAITING, _IN_DOUBT))
     return found

@@ -1,4 +1,4 @@
-"""Reading dead letters: lists, and the dossier of one."""
+"""Reading dead letters: rows, and the dossier of one."""
 
 from __future__ import annotations
 
@@ -12,21 +12,18 @@ import asyncpg
 
 from storage.attempts import AttemptRow, of_jobs
 from storage.errors import StorageError, translate
-from storage.letter_filter import LetterFilter, Parameters, where
 from storage.pool import AnyConnection, Pool
 from storage.times import shown_time
 
 LetterState = str
-MAX_PAGE = 1_000
 
-_LETTER = """
-SELECT l.id, l.dlq, l.queue, l.target, l.reason, l.detail, l.state, l.properties, l.exchange, l.routing_key,
-       l.body_sha256, l.body_size, l.possible_duplicate, l.duplicate_of, l.message_id, l.job_id,
-       l.generation, l.attempt, l.task, l.exception_type, l.fingerprint, l.replay_token, l.dead_at,
-       l.stored_at
-FROM redrive.dead_letters l
+LETTER_COLUMNS = """
+    l.id, l.dlq, l.queue, l.target, l.reason, l.detail, l.state, l.properties, l.exchange, l.routing_key,
+    l.body_sha256, l.body_size, l.possible_duplicate, l.duplicate_of, l.message_id, l.job_id,
+    l.generation, l.attempt, l.task, l.exception_type, l.fingerprint, l.replay_token, l.dead_at,
+    l.stored_at
 """
-_ONE = _LETTER + "WHERE l.id = $1"
+_ONE = f"SELECT {LETTER_COLUMNS} FROM redrive.dead_letters l WHERE l.id = $1"  # noqa: S608
 _BODY = "SELECT body FROM redrive.dead_letters WHERE id = $1"
 _GROUP = "SELECT * FROM redrive.groups WHERE fingerprint = $1"
 _JOB_STATE = "SELECT state, generation, attempt, reason FROM redrive.jobs WHERE id = $1"
@@ -128,28 +125,6 @@ class Dossier:
         }
 
 
-async def page(
-    pool: Pool | AnyConnection, wanted: LetterFilter, *, limit: int = 50, before_id: int | None = None
-) -> list[Letter]:
-    """Letters that match, the newest first; `before_id` of the last one seen gives the next page.
-
-    At most `MAX_PAGE` and one: the one more tells whether another page follows.
-
-    Raises:
-        DatabaseAwayError: Postgres cannot be reached.
-    """
-    with translate("list dead letters"):
-        values = Parameters()
-        condition = where(wanted, values)
-        if before_id is not None:
-            condition += f" AND l.id < {values.add(before_id)}"
-        most = values.add(min(limit, MAX_PAGE + 1))
-        rows = await pool.fetch(
-            f"{_LETTER} WHERE {condition} ORDER BY l.id DESC LIMIT {most}", *values.values
-        )
-        return await _with_histories(pool, rows)
-
-
 async def get(pool: Pool | AnyConnection, letter_id: int) -> Letter:
     """One letter.
 
@@ -161,7 +136,7 @@ async def get(pool: Pool | AnyConnection, letter_id: int) -> Letter:
         row = await pool.fetchrow(_ONE, letter_id) if 0 < letter_id < 2**63 else None
         if row is None:
             raise UnknownLetterError(f"no dead letter {letter_id}. See: dlq list")
-        return (await _with_histories(pool, [row]))[0]
+        return (await with_histories(pool, [row]))[0]
 
 
 async def dossier(pool: Pool | AnyConnection, letter_id: int) -> Dossier:
@@ -177,7 +152,8 @@ async def dossier(pool: Pool | AnyConnection, letter_id: int) -> Dossier:
     return Dossier(letter, body, _plain(group), _plain(job) if job is not None else None, replay_of)
 
 
-async def _with_histories(pool: Pool | AnyConnection, rows: Sequence[asyncpg.Record]) -> list[Letter]:
+async def with_histories(pool: Pool | AnyConnection, rows: Sequence[asyncpg.Record]) -> list[Letter]:
+    """Letters from rows of `LETTER_COLUMNS`, with attempts and replays. To be called inside `translate`."""
     replays: dict[int, list[dict[str, Any]]] = defaultdict(list)
     attempts = await of_jobs(pool, {row["job_id"] for row in rows if row["job_id"] is not None})
     for found in await pool.fetch(_REPLAYS, [row["id"] for row in rows]) if rows else ():

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
+from pydantic import AfterValidator
 
 from api.auth import Requires, runtime_of
-from api.filtering import Filter
+from api.filtering import Filter, Text
 from api.json_text import JsonResponse
-from api.problems import Problem
+from api.problems import FieldError, Problem
 from api.runtime import Runtime
-from storage import letters
-from storage.letters import MAX_PAGE, Dossier, Letter, UnknownLetterError
+from storage import letter_pages, letters
+from storage.letter_pages import MAX_PAGE, OTHER_FILTER, Cursor, Page
+from storage.letters import Dossier, Letter, UnknownLetterError
 from topology.letter_view import view_body, view_properties
+
+
+def _is_a_cursor(text: str) -> str:
+    Cursor.parse(text)
+    return text
+
 
 Context = Annotated[Runtime, Depends(runtime_of)]
 
+CursorText = Annotated[Text, AfterValidator(_is_a_cursor)]
 # Raw properties of a listed letter whose headers are shown: bytes. The letter by itself shows all.
 MAX_LISTED = 8_192
 
@@ -31,24 +39,27 @@ async def page(
     runtime: Context,
     wanted: Filter,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
-    cursor: Annotated[
-        int | None, Query(ge=1, le=2**63 - 1, description="next_cursor of the page before")
-    ] = None,
+    cursor: Annotated[CursorText | None, Query(description="next_cursor of the page before")] = None,
 ) -> Response:
-    """Letters that match all that is given. `next_cursor` is null on the last page.
+    """Letters that match all that is given, the last stored first; with a time, the last that died first.
+
+    `next_cursor` is null on the last page. A search for `text` ends a page after a short while: such a
+    page may be empty, and the next one goes on.
 
     Headers of more than 8 KiB are left out, as `{"$left_out": bytes}`: ask for that letter.
     """
+    after = None if cursor is None else Cursor.parse(cursor)
+    if after is not None and not after.fits(wanted):
+        raise Problem(422, "invalid", "the request is not valid", [FieldError("cursor", OTHER_FILTER)])
     async with runtime.database() as db:
-        found = await letters.page(db, wanted, limit=limit + 1, before_id=cursor)
+        found = await letter_pages.page(db, wanted, limit=limit, after=after)
     # In a thread, as headers may take long to take apart, and the event loop has to go on.
-    return await asyncio.to_thread(_page, found[:limit], len(found) > limit)
+    return await asyncio.to_thread(_page, found)
 
 
-def _page(shown: Sequence[Letter], more: bool) -> Response:
-    return JsonResponse(
-        {"letters": [letter_view(letter) for letter in shown], "next_cursor": shown[-1].id if more else None}
-    )
+def _page(found: Page) -> Response:
+    cursor = None if found.next is None else str(found.next)
+    return JsonResponse({"letters": [letter_view(each) for each in found.letters], "next_cursor": cursor})
 
 
 @router.get("/dead-letters/{letter_id}", summary="One dead letter with all that is known")

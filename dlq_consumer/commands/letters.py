@@ -12,23 +12,36 @@ from dlq_consumer.commands.filtering import filter_options
 from dlq_consumer.commands.running import Load, with_database
 from storage import letters
 from storage.letter_filter import LetterFilter
+from storage.letter_pages import MAX_PAGE, OTHER_FILTER, Cursor, Page, collect
 from storage.letters import Dossier, Letter
 from storage.pool import Pool
 from topology.letter_view import view_body, view_properties
 
 
+def _cursor(context: click.Context, parameter: click.Parameter, value: str | None) -> Cursor | None:
+    try:
+        return None if value is None else Cursor.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command("list")
 @filter_options
-@click.option("--limit", type=click.IntRange(1, letters.MAX_PAGE), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True)
+@click.option("--before", callback=_cursor, metavar="CURSOR", help="Go on where a list ended, as it says.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @click.pass_obj
-def list_letters(load: Load, wanted: LetterFilter, limit: int, as_json: bool) -> None:
+def list_letters(load: Load, wanted: LetterFilter, limit: int, before: Cursor | None, as_json: bool) -> None:
     """Dead letters, the newest first."""
 
-    async def read(pool: Pool) -> list[Letter]:
-        return await letters.page(pool, wanted, limit=limit)
+    if before is not None and not before.fits(wanted):
+        raise click.BadParameter(OTHER_FILTER, param_hint="--before")
 
-    found = with_database(load, read)
+    async def read(pool: Pool) -> Page:
+        return await collect(pool, wanted, limit=limit, after=before)
+
+    page = with_database(load, read)
+    found = page.letters
     if as_json:
         for letter in found:
             view = view_properties(letter.properties)
@@ -36,6 +49,8 @@ def list_letters(load: Load, wanted: LetterFilter, limit: int, as_json: bool) ->
         return
     heads = ("ID", "QUEUE", "REASON", "STATE", "TASK", "JOB", "EXCEPTION", "DEAD AT")
     printing.table(heads, [_row(letter) for letter in found])
+    if page.next is not None:
+        click.echo(f"more: --before {page.next}", err=True)
 
 
 @click.command()

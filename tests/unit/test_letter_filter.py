@@ -15,7 +15,9 @@ from storage.letter_filter import LetterFilter, Parameters, where
 def test_all_that_is_given_must_hold_and_each_value_is_a_parameter() -> None:
     values = Parameters("first")
     found = where(LetterFilter(queue="q'", task="t", state="open"), values)
-    assert found == "(l.queue = $2 OR l.dlq = $2) AND l.task = $3 AND l.state = 'open'"
+    other = "(l.dlq <> l.queue || '.dlq' AND l.dlq BETWEEN $2 AND $2 AND l.queue <> $2)"
+    queue = f"(l.queue = $2 OR {other})"
+    assert found == f"{queue} AND l.task = $3 AND l.state = 'open'"
     assert values.values == ["first", "q'", "t"]
     assert where(LetterFilter(), Parameters()) == "true"
 
