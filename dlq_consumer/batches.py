@@ -22,7 +22,7 @@ class BatchLimits:
 async def collect(deliveries: asyncio.Queue[Delivery], limits: BatchLimits) -> list[Delivery]:
     """The next batch; waits for its first letter as long as it takes."""
     batch = [await deliveries.get()]
-    size = len(batch[0].body)
+    size = size_of(batch[0])
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limits.wait_s
     while len(batch) < limits.letters and size < BATCH_BYTES:
@@ -35,5 +35,10 @@ async def collect(deliveries: asyncio.Queue[Delivery], limits: BatchLimits) -> l
             except TimeoutError:
                 break
         batch.append(delivery)
-        size += len(delivery.body)
+        size += size_of(delivery)
     return batch
+
+
+def size_of(delivery: Delivery) -> int:
+    """Bytes of body and properties."""
+    return len(delivery.body) + len(delivery.properties)

@@ -35,6 +35,15 @@ class BrokerLink:
                 )
             return self._connection
 
+    def pause(self) -> None:
+        """Read nothing more from the broker. A connection that is lost stays so."""
+        if self._connection is not None:
+            self._connection.pause_reading()
+
+    def resume(self) -> None:
+        if self._connection is not None:
+            self._connection.resume_reading()
+
     async def close(self) -> None:
         if self._connection is not None:
             await self._connection.close()

@@ -25,11 +25,14 @@ _NO_TASK = {"undecodable", "malformed"}
 _BROKER_REASONS = {"expired", "maxlen", "delivery_limit"}
 
 
-def classify(reading: Reading, job: JobFacts | None, *, topology: Topology, now: datetime) -> NewLetter:
+def classify(
+    reading: Reading, job: JobFacts | None, *, topology: Topology | None, now: datetime
+) -> NewLetter:
     """The letter to store.
 
     Args:
         job: the row of the letter's job, None when there is none.
+        topology: None for a letter of another vhost, which has no job of ours.
         now: stands for the time of death where the history does not tell it.
     """
     if reading.properties is None:
@@ -37,7 +40,7 @@ def classify(reading: Reading, job: JobFacts | None, *, topology: Topology, now:
     delivery = reading.delivery
     target = target_of(topology, reading.dlq, reading.history, delivery.routing_key)
     queue = target or (reading.history[0].queue if reading.history else reading.dlq)
-    ours = queue in {known.name for known in topology.queues}
+    ours = topology is not None and queue in {known.name for known in topology.queues}
     namesake = job if job is not None and job.type != reading.task else None
     if not _is_of_this_death(reading, job):
         job = None
@@ -59,7 +62,7 @@ def classify(reading: Reading, job: JobFacts | None, *, topology: Topology, now:
         identity=reading.identity,
         has_identity=reading.has_identity,
         message_id=_name(reading.properties.text("message_id")),
-        job_id=None if namesake else reading.job_id,
+        job_id=None if namesake or topology is None else reading.job_id,
         generation=reading.attempt.generation if reading.attempt else None,
         attempt=reading.attempt.attempt if reading.attempt else None,
         task=task,

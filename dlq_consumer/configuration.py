@@ -10,6 +10,7 @@ from storage.settings import StorageSettings
 from topology.names import dead_letter_queues
 from topology.settings import TopologySettings
 from topology.spec import Topology
+from topology.watched import Place
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,11 @@ class Configuration:
     alerts: AlertSettings
 
     @property
-    def queues(self) -> tuple[str, ...]:
+    def queues(self) -> tuple[Place, ...]:
         """Every queue to drain, each once."""
-        return tuple(dict.fromkeys((*dead_letter_queues(self.topology), *self.broker.watch)))
+        home = self.broker.address.vhost
+        own = (Place(home, queue) for queue in dead_letter_queues(self.topology))
+        return tuple(dict.fromkeys((*own, *self.broker.watched)))
 
     @property
     def webhook(self) -> Webhook | None:

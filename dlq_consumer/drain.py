@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
-from dlq_consumer.batches import BatchLimits, collect
+from dlq_consumer.batches import BatchLimits
 from dlq_consumer.broker_link import BrokerLink
+from dlq_consumer.held import QUEUE_SHARE, Held, Inbox, Window
 from dlq_consumer.intake import Intake, Result
 from dlq_consumer.probes import ProbeAnswers, sort_out
 from dlq_consumer.waiting import event_or_timeout
@@ -15,7 +17,7 @@ from storage.errors import DatabaseAwayError, StorageError
 from storage.sessions import Locks, Session, SessionLostError, Source
 from topology.backoff import Backoff
 from topology.broker_errors import BrokerError, ChannelClosed
-from topology.channel import BrokerChannel, Delivery
+from topology.channel import BrokerChannel, Consumer, Delivery
 
 log = logging.getLogger(__name__)
 STANDBY_S = 1.0
@@ -39,16 +41,18 @@ class QueueDrain:
     """
 
     def __init__(
-        self, queue: str, *, link: BrokerLink, locks: Locks, intake: Intake, probes: ProbeAnswers,
-        limits: BatchLimits,
+        self, queue: str, *, shown: str, link: BrokerLink, locks: Locks, intake: Intake, probes: ProbeAnswers,
+        limits: BatchLimits, held: Held,
         prefetch: int, consumer: str, stopping: asyncio.Event,
     ) -> None:  # fmt: skip
         self._queue = queue
+        self._shown = shown
         self._link = link
         self._locks = locks
         self._intake = intake
         self._probes = probes
         self._limits = limits
+        self._held = held
         self._prefetch = prefetch
         self._consumer = consumer
         self._stopping = stopping
@@ -60,15 +64,15 @@ class QueueDrain:
             try:
                 await self._one_session()
             except QueueGone as error:
-                self._say("queue_missing", f"waiting for queue {self._queue}: {error}")
+                self._say("queue_missing", f"waiting for queue {self._shown}: {error}")
             except BrokerError as error:
-                self._say("broker_lost", f"stopped draining {self._queue}: {error}")
+                self._say("broker_lost", f"stopped draining {self._shown}: {error}")
             except (DatabaseAwayError, SessionLostError) as error:
-                self._say("database_lost", f"stopped draining {self._queue}: {error}")
+                self._say("database_lost", f"stopped draining {self._shown}: {error}")
                 if self._locks.lost.is_set():
                     return
             except (NothingStorable, StorageError) as error:
-                self._say("not_storable", f"stopped draining {self._queue}: {error}")
+                self._say("not_storable", f"stopped draining {self._shown}: {error}")
             else:
                 continue
             await event_or_timeout(self._stopping, self._backoff.next_s())
@@ -78,50 +82,79 @@ class QueueDrain:
         source = Source(connection.cluster, self._link.vhost, self._queue)
         session = await self._locks.take_queue(source, self._consumer)
         if session is None:
-            self._say("standby", f"standing by for {self._queue}: another consumer drains it")
+            self._say("standby", f"standing by for {self._shown}: another consumer drains it")
             await event_or_timeout(self._stopping, STANDBY_S)
             return
         try:
-            channel = await connection.channel(self._prefetch)
+            window = Window(self._prefetch, self._held.most // QUEUE_SHARE)
+            channel = await connection.channel(window.size)
+            inbox = Inbox(self._held)
             try:
-                await self._consume(channel, session)
+                await self._consume(channel, session, inbox, window)
             finally:
+                inbox.close()
                 # First the letters go back, then the lock: its next holder is to see them.
                 await channel.close()
         finally:
             await self._locks.release_queue(session)
 
-    async def _consume(self, channel: BrokerChannel, session: Session) -> None:
-        deliveries: asyncio.Queue[Delivery] = asyncio.Queue()
-        try:
-            consumer = await channel.consume(self._queue, deliveries.put_nowait)
-        except ChannelClosed as error:
-            if error.code == NOT_FOUND:
-                raise QueueGone("it does not exist. Run: topology apply") from error
-            raise
-        self._say("draining", f"draining {self._queue}", session=session.id)
+    async def _consume(self, channel: BrokerChannel, session: Session, inbox: Inbox, window: Window) -> None:
+        consumer = await self._start(channel, inbox)
+        self._say("draining", f"draining {self._shown}", session=session.id)
+        prefetch = window.size
         stopping, lost = _task(self._stopping.wait()), _task(self._locks.lost.wait())
-        endings: set[asyncio.Future[Any]] = {channel.closed, consumer.cancelled, stopping, lost}
+        endings = [channel.closed, stopping, lost, consumer.cancelled]
+        changing: asyncio.Task[Consumer] | None = None
+        batch: asyncio.Task[list[Delivery]] | None = None
         some_held = False
         try:
             while True:
-                batch = _task(collect(deliveries, self._limits))
-                try:
-                    await asyncio.wait({batch, *endings}, return_when=asyncio.FIRST_COMPLETED)
-                    if any(ending.done() for ending in endings):
-                        break
-                finally:
-                    batch.cancel()
-                some_held |= await self._settle(channel, session, batch.result(), one_by_one=some_held)
+                # In half windows, so that the broker fills the one while the other is stored.
+                letters = min(self._limits.letters, (window.size + 1) // 2)
+                batch = batch or _task(inbox.batch(replace(self._limits, letters=letters)))
+                waits = {batch, *endings, *([changing] if changing else ())}
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                if changing is not None and changing.done():
+                    consumer, changing = changing.result(), None
+                    endings[-1] = consumer.cancelled
+                elif any(ending.done() for ending in endings):
+                    break
+                if not batch.done():
+                    continue
+                taken, batch = batch.result(), None
+                some_held |= await self._settle(channel, session, taken, one_by_one=some_held)
+                inbox.settled(taken)
+                window.seen(taken)
+                if window.size != prefetch and changing is None:
+                    prefetch = window.size
+                    # Beside the work: while too much is in hand, the broker's answers are not read either.
+                    changing = _task(self._restart(channel, consumer, inbox, window.size))
         finally:
-            stopping.cancel()
-            lost.cancel()
+            for task in (stopping, lost, changing, batch):
+                if task is not None:
+                    task.cancel()
         if lost.done() and not lost.cancelled():
             raise DatabaseAwayError("the lock connection was lost")
         if channel.closed.done():
             raise channel.closed.result()
-        if consumer.cancelled.done():
-            raise QueueGone(consumer.cancelled.result())
+        if endings[-1].done():
+            raise QueueGone(endings[-1].result())
+
+    async def _start(self, channel: BrokerChannel, inbox: Inbox) -> Consumer:
+        try:
+            return await channel.consume(self._queue, inbox.put)
+        except ChannelClosed as error:
+            if error.code == NOT_FOUND:
+                raise QueueGone("it does not exist. Run: topology apply") from error
+            raise
+
+    async def _restart(
+        self, channel: BrokerChannel, consumer: Consumer, inbox: Inbox, prefetch: int
+    ) -> Consumer:
+        """A prefetch holds for the consumers started after it: https://www.rabbitmq.com/docs/consumer-prefetch"""
+        await channel.cancel(consumer)
+        await channel.qos(prefetch)
+        return await self._start(channel, inbox)
 
     async def _settle(
         self, channel: BrokerChannel, session: Session, batch: list[Delivery], *, one_by_one: bool

@@ -53,13 +53,18 @@ class Intake:
     """Takes letters of any queue in. Used by one drain after the other, and by several at once."""
 
     def __init__(
-        self, pool: Pool, topology: Topology, policy: AlertPolicy, *, on_alert: Callable[[], None]
+        self, pool: Pool, topology: Topology | None, policy: AlertPolicy, *, on_alert: Callable[[], None]
     ) -> None:
+        """Args:
+        topology: None for the queues of another vhost, where no queue and no job is ours.
+        """
         self._pool = pool
         self._topology = topology
         self._policy = policy
         self._on_alert = on_alert
-        self._known_tasks: Collection[str] | None = frozenset(job.name for job in topology.jobs) or None
+        self._known_tasks: Collection[str] | None = (
+            frozenset(job.name for job in topology.jobs) or None if topology else None
+        )
 
     async def store(self, session: Session, deliveries: Sequence[Delivery]) -> Result:
         """Store and commit.
@@ -105,6 +110,7 @@ class Intake:
         self, session: Session, readings: Sequence[Reading | _Unread], now: datetime
     ) -> Result:
         ids = {reading.job_id for reading in readings if isinstance(reading, Reading) and reading.job_id}
+        ids = ids if self._topology else set()
         async with open_batch(self._pool, session) as batch:
             jobs = await batch.jobs(ids)
             letters = [self._classify(reading, jobs, now) for reading in readings]

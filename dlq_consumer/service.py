@@ -12,14 +12,14 @@ from typing import Any
 
 from dlq_consumer.alerting import AlertDispatcher
 from dlq_consumer.batches import BatchLimits
-from dlq_consumer.broker_link import BrokerLink
 from dlq_consumer.configuration import Configuration
 from dlq_consumer.drain import QueueDrain
+from dlq_consumer.held import Held
 from dlq_consumer.intake import Intake
-from dlq_consumer.probes import ProbeAnswers
 from dlq_consumer.replaying import ReplayExecutor
 from dlq_consumer.stuck import StuckWatch
 from dlq_consumer.waiting import event_or_timeout
+from dlq_consumer.ways import Ways
 from storage.abandoned import bury_abandoned
 from storage.errors import DatabaseAwayError, translate
 from storage.intake import AlertPolicy
@@ -27,7 +27,6 @@ from storage.pool import Pool, open_pool, wait_for_database
 from storage.sessions import Locks, open_locks
 from storage.settings import StorageSettings
 from topology.backoff import Backoff
-from topology.publisher import Publisher
 
 log = logging.getLogger(__name__)
 NAME = "redrive-dlq"
@@ -64,26 +63,24 @@ class Service:
                 "no REDRIVE_ALERT_WEBHOOK_URL: alerts are written down and go nowhere",
                 extra={"action": "no_alert_channel"},
             )
-        link = BrokerLink(settings.broker.address, f"{NAME}-consume")
-        publisher = Publisher(settings.broker.address, f"{NAME}-publish")
-        await publisher.start()
+        ways = Ways(settings.broker.address, NAME)
+        await ways.open(place.vhost for place in settings.queues)
         backoff = Backoff(first_s=0.2)
         try:
             while not self._stopping.is_set():
                 try:
-                    await self._while_database_lasts(link, publisher)
+                    await self._while_database_lasts(ways)
                 except DatabaseAwayError as error:
                     log.warning("stopped consuming: %s", error, extra={"action": "database_lost"})
                     await event_or_timeout(self._stopping, backoff.next_s())
                 else:
                     backoff.reset()
         finally:
-            await publisher.close()
-            await link.close()
+            await ways.close()
         log.info("stopped", extra={"action": "stopped"})
         return self._interrupted
 
-    async def _while_database_lasts(self, link: BrokerLink, publisher: Publisher) -> None:
+    async def _while_database_lasts(self, ways: Ways) -> None:
         storage = self._configuration.storage
         if not await self._unless_stopped(wait_for_database(storage, _say)):
             return
@@ -91,34 +88,38 @@ class Service:
         pool = await _pool(storage)
         try:
             async with open_locks(storage, f"{NAME}-locks") as locks:
-                await self._work(pool, locks, link, publisher)
+                await self._work(pool, locks, ways)
             if locks.lost.is_set():
                 raise DatabaseAwayError("the connection that holds the drain locks was lost")
         finally:
             await _close(pool)
 
-    async def _work(self, pool: Pool, locks: Locks, link: BrokerLink, publisher: Publisher) -> None:
+    async def _work(self, pool: Pool, locks: Locks, ways: Ways) -> None:
         settings = self._configuration
         webhook = settings.webhook
         dispatcher = AlertDispatcher(pool, webhook) if webhook is not None else None
         policy = AlertPolicy(settings.alerts.silence_seconds, has_channel=dispatcher is not None)
         wake = dispatcher.wake if dispatcher is not None else _nothing
-        intake = Intake(pool, settings.topology, policy, on_alert=wake)
         limits = BatchLimits(settings.consumer.batch_letters, settings.consumer.batch_ms / 1000)
         executor = ReplayExecutor(
             pool,
             locks,
-            publisher,
+            ways.own.publisher,
             foreign_after_s=settings.consumer.foreign_outcome_s,
             stopping=self._stopping,
         )
-        probes = ProbeAnswers(publisher)
+        held = Held(settings.consumer.held_mib * 1024 * 1024)
+        held.through([way.link for way in ways.all])
+        home = settings.broker.address.vhost
+        ours, theirs = (Intake(pool, t, policy, on_alert=wake) for t in (settings.topology, None))
         drains = [
             QueueDrain(
-                queue, link=link, locks=locks, intake=intake, probes=probes, limits=limits,
-                prefetch=settings.consumer.prefetch, consumer=self._consumer, stopping=self._stopping,
+                place.queue, shown=place.shown(home), link=ways.to(place.vhost).link, locks=locks,
+                intake=ours if place.vhost == home else theirs, probes=ways.to(place.vhost).probes,
+                limits=limits, held=held, prefetch=settings.consumer.prefetch, consumer=self._consumer,
+                stopping=self._stopping,
             ).run()
-            for queue in settings.queues
+            for place in settings.queues
         ]  # fmt: skip
         # These end by themselves when it stops: with the letters in hand stored, or sent and recorded.
         ending = [*drains, _as_long_as_possible("replays", locks, executor.run)]

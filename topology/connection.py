@@ -16,6 +16,7 @@ from topology.address import AmqpAddress
 from topology.backoff import Backoff, Say, Waiting
 from topology.broker_errors import BrokerAway
 from topology.channel import BrokerChannel, Consumer, Delivery, QueueState, closing_reason, describe
+from topology.reading_flow import ReadingFlow
 from topology.wire import install
 
 __all__ = [
@@ -42,6 +43,7 @@ class BrokerConnection:
 
     def __init__(self, connection: AsyncioConnection) -> None:
         self._connection = connection
+        self._flow = ReadingFlow()
         self.blocked: str | None = None
         self.on_unblocked: Callable[[], None] = lambda: None
         self._closed: asyncio.Future[BrokerAway] = asyncio.get_running_loop().create_future()
@@ -98,8 +100,17 @@ class BrokerConnection:
         finally:
             await channel.close()
 
+    def pause_reading(self) -> None:
+        """Take nothing more from the socket, so that the broker's own buffers fill; for seconds, since
+        heartbeats are not read either (both sides give up after about a minute)."""
+        self._flow.pause(self._connection)
+
+    def resume_reading(self) -> None:
+        self._flow.resume(self._connection)
+
     async def close(self) -> None:
         """Close properly; if the broker does not answer within 5 s, drop the connection."""
+        self.resume_reading()
         with contextlib.suppress(pika.exceptions.ConnectionWrongStateError):
             self._connection.close()
         if not self._closed.done():

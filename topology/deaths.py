@@ -84,23 +84,26 @@ def _written_by_a_broker(value: bytes) -> bool:
 
 
 def target_of(
-    topology: Topology, drained_from: str, history: tuple[Death, ...], routing_key: str
+    topology: Topology | None, drained_from: str, history: tuple[Death, ...], routing_key: str
 ) -> str | None:
     """The queue that a letter is sent back to: where it died, or the work queue whose ladder it died on.
 
     None when nothing tells, and when the queue named is a retry step that this topology does not know.
 
     Args:
+        topology: None in a vhost that has none of ours.
         drained_from: the dead-letter queue.
         routing_key: of the letter as delivered; tells the work queue in the catch-all queue, and of a letter
             that died on a shared ladder.
     """
     if history:
         died_in = history[0].queue
-        ours = work_queues_of(topology, died_in)
+        ours = work_queues_of(topology, died_in) if topology else ()
         if not ours:
             return None if _STEP.fullmatch(died_in) else died_in
         return ours[0] if len(ours) == 1 else _named_by(routing_key, ours)
+    if topology is None:
+        return None
     for queue in topology.queues:
         if drained_from == dlq(queue.name):
             return queue.name

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from topology.address import AmqpAddress
 from topology.errors import InvalidTopologyError, WrongSettingsError
 from topology.spec import Topology
+from topology.watched import Place, Watched
 
 S = TypeVar("S", bound=BaseSettings)
 
@@ -43,7 +44,8 @@ class TopologySettings(NamedTopology):
         default=None, description="http://user:password@host:port of the management API"
     )
     watch: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="further queues to drain as dead-letter queues, separated by commas"
+        default=(),
+        description="further queues to drain as dead-letter queues, separated by commas; see docs",
     )
 
     @field_validator("amqp_url")
@@ -67,6 +69,19 @@ class TopologySettings(NamedTopology):
             if isinstance(value, str)
             else value
         )
+
+    @field_validator("watch")
+    @classmethod
+    def _names_queues(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            Watched.parse(text)
+        return value
+
+    @property
+    def watched(self) -> tuple[Place, ...]:
+        """The queues of `watch` in their vhosts, each once."""
+        found = (Watched.parse(text) for text in self.watch)
+        return tuple(dict.fromkeys(Place(each.vhost or self.address.vhost, each.queue) for each in found))
 
     @property
     def address(self) -> AmqpAddress:

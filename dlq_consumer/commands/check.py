@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from dataclasses import replace
 
 import click
 
@@ -14,6 +15,7 @@ from storage.errors import MigrationError, StorageError
 from storage.pool import ready, where
 from storage.settings import StorageSettings
 from topology import exits
+from topology.address import AmqpAddress
 from topology.broker_errors import BrokerAway, ChannelClosed
 from topology.connection import BrokerConnection, connect
 from topology.errors import InvalidTopologyError
@@ -21,6 +23,7 @@ from topology.management import Management, ManagementError
 from topology.names import dead_letter_queues
 from topology.settings import TopologySettings, load_topology
 from topology.stuck import stuck_letters
+from topology.watched import Place
 
 
 @click.command()
@@ -35,11 +38,17 @@ def check(load: Load, running: bool) -> None:
     """
     storage, broker = load(StorageSettings), load(TopologySettings)
     management = management_url(broker)
+    home = broker.address.vhost
     try:
-        queues = dict.fromkeys((*dead_letter_queues(load_topology(broker)), *broker.watch))
+        places = [Place(home, queue) for queue in dead_letter_queues(load_topology(broker))]
     except InvalidTopologyError as error:
         fail(str(error), exits.USAGE)
-    checks = (_database(storage), _queues(broker, list(queues), running=running))
+    by_vhost: dict[str, dict[str, None]] = {home: {}}
+    for place in (*places, *broker.watched):
+        by_vhost.setdefault(place.vhost, {})[place.queue] = None
+    checks = [_database(storage)]
+    for vhost, queues in by_vhost.items():
+        checks.append(_queues(replace(broker.address, vhost=vhost), list(queues), running=running))
     results = [asyncio.run(each) for each in checks]  # a list: each is to say its lines
     if not running:  # that is about one process, and asked often
         results.append(_stuck(management, broker.address.vhost))
@@ -58,13 +67,13 @@ async def _database(settings: StorageSettings) -> bool:
     return True
 
 
-async def _queues(settings: TopologySettings, queues: list[str], *, running: bool) -> bool:
+async def _queues(address: AmqpAddress, queues: list[str], *, running: bool) -> bool:
     try:
-        connection = await connect(settings.address, "redrive-dlq-check")
+        connection = await connect(address, "redrive-dlq-check")
     except BrokerAway as error:
-        click.echo(f"broker {settings.address}: {error}")
+        click.echo(f"broker {address}: {error}")
         return False
-    click.echo(f"broker {settings.address}: OK")
+    click.echo(f"broker {address}: OK")
     try:
         return all([await _queue(connection, queue, running=running) for queue in queues])
     finally:

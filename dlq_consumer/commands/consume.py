@@ -36,7 +36,10 @@ def consume(load: Load) -> None:
         load(StorageSettings), broker, management, topology, load(ConsumerSettings), load(AlertSettings)
     )
     drained = dead_letter_queues(topology)
-    for name in broker.watch:
+    for place in broker.watched:
+        name = place.queue
+        if place.vhost != broker.address.vhost:
+            continue
         if name not in drained and work_queues_of(topology, name):
             fail(f"REDRIVE_WATCH: {name} is a queue of live jobs; draining it would end them", exits.USAGE)
     logs.configure()

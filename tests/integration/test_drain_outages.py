@@ -52,7 +52,10 @@ def until_drained(graveyard: Graveyard, count: int, deadline_s: float = 30) -> N
 
 def _emptied_by_a_successor(graveyard: Graveyard) -> bool:
     """Ready messages are all one can count: so what a consumer has in hand must have gone back."""
+    if graveyard.depth("orders.dlq") == 0:
+        return True
     successor = graveyard.start()
+    successor.wait_for_log("letters_stored")
     eventually(lambda: graveyard.depth("orders.dlq") == 0, 20, "the successor has taken all")
     successor.terminate()
     return graveyard.depth("orders.dlq") == 0

@@ -13,6 +13,15 @@ def rss_bytes(pid: int) -> int:
     return total
 
 
+def peak_bytes(pid: int) -> int:
+    """The most that this process alone has held in memory so far."""
+    return _field(pid, "VmHWM:")
+
+
 def _rss(pid: int) -> int:
+    return _field(pid, "VmRSS:")
+
+
+def _field(pid: int, name: str) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+    return int(status.partition(name)[2].split()[0]) * 1024
