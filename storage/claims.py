@@ -73,6 +73,7 @@ class JobRow:
     lease_left_s: float  # negative once expired; 0 when not running
     waiting: Waiting | None = None
     task: str = ""
+    begun: bool = True  # its run is on record as begun
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,7 @@ async def rows(connection: asyncpg.Connection, job_ids: Sequence[str]) -> dict[s
                 row["waited_s"],
             ),
             row["type"],
+            row["begun"],
         )
         for row in found
     }

@@ -44,7 +44,7 @@ SELECT claim FROM won
 """
 
 ROWS = """
-SELECT j.id, j.type, j.state, j.generation, j.attempt, j.claim,
+SELECT j.id, j.type, j.state, j.generation, j.attempt, j.claim, j.lease_cap IS NOT NULL AS begun,
        coalesce(extract(epoch FROM j.lease_until - clock_timestamp()), 0)::float8 AS lease_left_s,
        j.retries, j.retry_arguments, j.retry_options, coalesce(a.delay_ms, 0) AS delay_ms,
        coalesce(extract(epoch FROM clock_timestamp() - a.ended_at), 0)::float8 AS waited_s

@@ -109,6 +109,7 @@ class Books:
             for arrival, _, _ in lost:
                 self._canvas.died(arrival, "not publishable")
         await self._canvas.turn(connection)
+        self._drop_stale()
         if self._waiting:
             batch_of: dict[str, Arrival] = {}
             for arrival in self._waiting:
@@ -189,6 +190,14 @@ class Books:
         await self._canvas.close()
         await self._sending.close()
 
+    def _drop_stale(self) -> None:
+        """What the broker delivers again is claimed by whoever gets it."""
+        if stale := [arrival for arrival in self._waiting if not self._current(arrival)]:
+            self._waiting = [arrival for arrival in self._waiting if self._current(arrival)]
+            for arrival in stale:
+                self._looks.pop(arrival.token, None)
+                self._reply(Reply("drop", arrival))
+
     def _take_kept(self) -> None:
         self._finished += self._sending.kept
         self._sending.kept.clear()
@@ -265,7 +274,9 @@ class Books:
     def _settle(self, finished: Finished, fate: claims.Fate | None) -> None:
         arrival = finished.arrival
         self._held.pop(arrival.token, None)
-        if fate is None:
+        if isinstance(finished.outcome, Returned) and not self._current(arrival):
+            self._reply(Reply("drop", arrival))
+        elif fate is None:
             logger.warning("ended, but another worker has it", extra=arrival.log_fields("claim_lost"))
             if isinstance(finished.outcome, Returned):
                 self._sending.around(arrival, 1.0)

@@ -20,15 +20,16 @@ from topology.backoff import Backoff, Waiting
 from workers import parsing
 from workers.checks import refuse_unsafe, refuse_unsafe_tasks
 from workers.comparing import refuse_unfit_queues
-from workers.draining import Drain, finish_writes, give_back_unbegun, watch_all_processes
+from workers.draining import Drain, give_back_unbegun, watch_all_processes
 from workers.errors import UnsafeTaskError
 from workers.guard import Guard
 from workers.ledger import Ledger
 from workers.pacing import Pace
+from workers.reconnecting import let_go, listening, pause
 from workers.setting_checks import unused_settings
 from workers.stopping import Stop
 from workers.timers import Sweeping
-from workers.unexpected import Containment, UnexpectedError
+from workers.unexpected import Containment, recurrences
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class Guarding(bootsteps.StartStopStep):
         c.ledger.processes = c.pool.num_processes
         topology, processes = c.app.environment.topology, c.pool.num_processes
         c.task_consumer.paused = c.guard.paused
+        c.cut = False
         c.task_consumer.windows = {queue.name: queue.prefetch * processes for queue in topology.queues}
 
 
@@ -62,6 +64,7 @@ class RedriveConsumer(Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         parsing.install()
         self.closing = False
+        self.cut = False  # between two broker connections
         self._pace = Pace()
         super().__init__(*args, **kwargs)
         self.refuse(
@@ -70,7 +73,7 @@ class RedriveConsumer(Consumer):
         for words in unused_settings(self.app):
             logger.warning(words, extra={"action": "setting_unused"})
         expected = (*self.connection_errors, *self.channel_errors)
-        self.containment = Containment(self.loop, expected)
+        self.containment = Containment(self.loop, expected, recurrences(self.app.environment.topology))
         self.loop: Callable[..., Any] = self.containment.run
         self.stopping = Stop(self.app.environment.worker.grace_s)
         self.ledger = Ledger(self.app.environment, self.hostname)
@@ -119,24 +122,21 @@ class RedriveConsumer(Consumer):
         address = self.app.environment.broker.address
         waiting, backoff = Waiting(f"RabbitMQ at {address}", logger.warning, time.monotonic), Backoff()
         first = self.connection is None  # then comes the one for events
-        if first:
-            pause(self._pace.pause_s())
-        while True:
-            try:
-                connected = super().ensure_connected(conn)
-            except (AccessRefused, NotAllowed) as error:
-                waiting.failed(str(error))
-                pause(backoff.next_s())
-            else:
-                if first:
-                    self._pace.connected()
-                waiting.over()
-                return connected
-
-    def on_connection_error_after_connected(self, exc: BaseException) -> None:
-        super().on_connection_error_after_connected(exc)
-        if isinstance(exc, UnexpectedError):
-            self.containment.pause()
+        conn.meanwhile = lambda: pause(self, 0.0)
+        with listening(self):
+            if first:
+                pause(self, self._pace.pause_s())
+            while True:
+                try:
+                    connected = super().ensure_connected(conn)
+                except (AccessRefused, NotAllowed) as error:
+                    waiting.failed(str(error))
+                    pause(self, backoff.next_s())
+                else:
+                    if first:
+                        self._pace.connected()
+                    waiting.over()
+                    return connected
 
     def register_with_event_loop(self, hub: Any) -> None:
         super().register_with_event_loop(hub)
@@ -158,11 +158,11 @@ class RedriveConsumer(Consumer):
     def on_close(self) -> None:
         """A connection was lost, or this worker stops.
 
-        Celery drops here what has not started, for the broker delivers it again. Our claims outlive the
-        connection, so at a loss everything runs on: what comes again meets a live lease and waits.
+        Celery drops here what has not started, for the broker delivers it again. So do we, in Postgres too:
+        any worker may claim it then. What runs goes on, and its message meets a live lease and waits.
         """
         if not self.closing:
-            finish_writes(self.pool)
+            let_go(self)
 
     def shutdown(self) -> None:
         """The pool has ended: settle what it left, then close the connection."""
@@ -178,11 +178,3 @@ class RedriveConsumer(Consumer):
             logger.warning("stopped with unsettled messages: the broker delivers them again", extra=fields)
         super().shutdown()
         self.ledger.stop(max(self.stopping.begin().end - time.monotonic(), 0.0))
-
-
-def pause(seconds: float) -> None:
-    """Sleep, but for a shutdown."""
-    until = time.monotonic() + seconds
-    while (left_s := until - time.monotonic()) > 0:
-        state.maybe_shutdown()
-        time.sleep(min(left_s, 0.1))

@@ -26,6 +26,7 @@ from workers.cleaning import round_trip
 from workers.completing import Finished
 from workers.entries import Postponed, Reply, Started
 from workers.handing_over import take_up
+from workers.harmless import widen, widen_for
 from workers.outcomes import Dead, Outcome, Returned, describe
 from workers.parsing import GuardedMessage, redelivered
 from workers.request import RedriveRequest
@@ -200,8 +201,8 @@ class Guard:
     def started(self, arrival: Arrival) -> None:
         """A pool process began the run."""
         self._ledger.note(Started(arrival))
-        if self._is_ours(arrival) and not redelivered(arrival.message):
-            self._consumer.hub.call_soon(self._on_notice, Reply("widen"))  # not here: it may raise
+        if self._is_ours(arrival):
+            widen_for(self._consumer, arrival, lambda: arrival.token in self._running)
 
     def _limit_s(self, message: TaskMessage) -> float:
         task = self._consumer.app.tasks[message.task]
@@ -246,7 +247,7 @@ class Guard:
             if arrival is not None:
                 self._turns.recorded(arrival)
             match reply.kind:
-                case "run" if arrival and self._consumer.closing:
+                case "run" if arrival and (self._consumer.closing or not self._is_ours(arrival)):
                     self.finish(arrival, Returned())
                 case "run" if arrival:
                     self._turns.ask(arrival)
@@ -259,13 +260,14 @@ class Guard:
                 case "pause" | "resume" | "widen" | "failed":
                     self._on_notice(reply)
         if acks:
+            self._consumer.containment.calm()
             ack_all(acks, self.broker_errors)
             for message in acks:
                 self._consumer.task_consumer.settled(redelivered(message))
         self._admit()
 
     def _on_notice(self, reply: Reply) -> None:
-        consumer = self._consumer.task_consumer
+        consumer = None if self._consumer.cut else self._consumer.task_consumer
         match reply.kind:
             case "pause":
                 self.paused = True
@@ -276,8 +278,7 @@ class Guard:
                 if consumer is not None and not self._consumer.closing:
                     consumer.resume()
             case "widen":
-                if consumer is not None and not self._consumer.closing:
-                    consumer.settled(False)  # it has run here: it is no poison
+                widen(self._consumer)
             case "failed":
                 state.should_terminate = self._consumer.controller.exitcode = 1
 

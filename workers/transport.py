@@ -7,6 +7,7 @@ a publish would never return, nor would the clean-up after it.
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import kombu
@@ -122,7 +123,21 @@ class BoundedPool(ConnectionPool):
 
 
 class RedriveConnection(BoundedTransport, kombu.Connection):
-    """kombu's connection, for Celery's `amqp.Connection`."""
+    """kombu's connection, for Celery's `amqp.Connection`.
+
+    `meanwhile` is called each second, and after each try, while it cannot be made.
+    """
+
+    meanwhile: Callable[[], None] | None = None
+
+    def ensure_connection(self, *args: Any, callback: Any = None, **options: Any) -> Any:
+        def both() -> None:
+            if callback is not None:
+                callback()
+            if self.meanwhile is not None:
+                self.meanwhile()
+
+        return super().ensure_connection(*args, callback=both, **options)
 
     def Pool(self, limit: int | None = None, **options: Any) -> BoundedPool:  # noqa: N802 - kombu's name
         return BoundedPool(self, limit, **options)

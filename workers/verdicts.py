@@ -12,6 +12,8 @@ from storage.claims import JobRow, Waiting
 from topology.headers import Attempt
 
 FINAL = frozenset({"SUCCEEDED", "CANCELLED"})
+# A worker that is cut off from the broker gives back what it has not begun, as soon as it notices.
+UNBEGUN_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class TakeOver:
 
 @dataclass(frozen=True)
 class Wait:
-    """Another worker holds the job: round the ladder for the rest of its lease. Not an attempt."""
+    """Another worker holds the job: round the ladder. Not an attempt."""
 
     seconds: float
 
@@ -82,7 +84,8 @@ def verdict(row: JobRow | None, arrived: Attempt, token: UUID) -> Verdict:
         return Duplicate()
     if row.state == "RUNNING":
         if row.lease_left_s > 0 or row.token is None:
-            return Wait(max(row.lease_left_s, 0.0))
+            longest = row.lease_left_s if row.begun else UNBEGUN_S
+            return Wait(max(min(row.lease_left_s, longest), 0.0))
         return Believe() if arrived.generation > current.generation else TakeOver(row.token)
     if row.state == "DEAD":
         return Believe() if arrived.generation > current.generation else RejectAgain()

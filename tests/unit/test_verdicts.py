@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from storage.claims import JobRow, Waiting
 from topology.headers import Attempt
 from workers.verdicts import (
+    UNBEGUN_S,
     Adopt,
     Believe,
     Claim,
@@ -33,6 +35,7 @@ def row(
     return JobRow(state, generation, attempt, token, lease_left_s, WAITING)
 
 
+UNBEGUN = replace(row("RUNNING", lease_left_s=3), begun=False)
 CASES: list[tuple[str, JobRow | None, Attempt, Verdict]] = [
     ("no row", None, Attempt(1, 1), Adopt()),
     ("pending, this attempt", row("PENDING"), Attempt(1, 2), Claim()),
@@ -45,6 +48,8 @@ CASES: list[tuple[str, JobRow | None, Attempt, Verdict]] = [
     ("running elsewhere", row("RUNNING", lease_left_s=7.5), Attempt(1, 2), Wait(7.5)),
     ("running elsewhere, a later attempt", row("RUNNING", lease_left_s=7.5), Attempt(1, 1), Wait(7.5)),
     ("running elsewhere, an earlier generation", row("RUNNING", lease_left_s=3), Attempt(2, 1), Wait(3.0)),
+    ("claimed elsewhere, not begun", replace(UNBEGUN, lease_left_s=20.0), Attempt(1, 2), Wait(UNBEGUN_S)),
+    ("claimed elsewhere, its lease nearly over", UNBEGUN, Attempt(1, 2), Wait(3.0)),
     ("running, lease expired", row("RUNNING", lease_left_s=-1), Attempt(1, 2), TakeOver(THEIRS)),
     (
         "running, lease expired, a later attempt",
