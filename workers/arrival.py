@@ -38,6 +38,8 @@ class Arrival:
     # The attempt that the claim is for; a takeover counts on from the row, not from the message.
     attempt: Attempt = field(default_factory=Attempt)
     received: float = field(default_factory=time.monotonic)
+    # When its job was replayed, monotonic; None in the first generation.
+    replayed: float | None = None
     # Called with the reason if the job turns out to be dead.
     on_dead: Callable[[str], None] | None = None
 

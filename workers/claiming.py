@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from storage import claims
+from storage.replayed import replayed
 from topology.headers import Attempt
 from workers import verdicts
 from workers.arrival import Arrival
@@ -110,7 +112,25 @@ async def decide(
     if len(won) < len(arrivals):
         rest = [arrival for arrival in arrivals if arrival.token not in won]
         decisions += await _look_closer(connection, rest, terms, doubt_s)
+    await _date_replays(connection, decisions)
     return decisions
+
+
+async def _date_replays(connection: Connection, decisions: Sequence[tuple[Arrival, Decision]]) -> None:
+    """A revoke from before a replay is not meant for it.
+
+    Ages are compared, each by one clock: this worker's and the database's may differ.
+    """
+    later = [
+        arrival
+        for arrival, decision in decisions
+        if isinstance(decision, Run) and decision.attempt.generation > 1
+    ]
+    if later:
+        now = time.monotonic()
+        ages = await replayed(connection, [arrival.task.id for arrival in later])
+        for arrival in later:
+            arrival.replayed = now - ages.get(arrival.task.id, 0.0)
 
 
 async def _look_closer(

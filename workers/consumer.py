@@ -17,7 +17,7 @@ from celery.worker.consumer.tasks import Tasks
 
 from topology import exits
 from topology.backoff import Backoff, Waiting
-from workers import parsing
+from workers import parsing, revokes
 from workers.checks import refuse_unsafe, refuse_unsafe_tasks
 from workers.comparing import refuse_unfit_queues
 from workers.draining import Drain, give_back_unbegun, watch_all_processes
@@ -63,6 +63,7 @@ class RedriveConsumer(Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         parsing.install()
+        revokes.listen()
         self.closing = False
         self.cut = False  # between two broker connections
         self._pace = Pace()
@@ -77,6 +78,8 @@ class RedriveConsumer(Consumer):
         self.loop: Callable[..., Any] = self.containment.run
         self.stopping = Stop(self.app.environment.worker.grace_s)
         self.ledger = Ledger(self.app.environment, self.hostname)
+        self.revokes = revokes.Revokes()
+        revokes.load(self.controller, self.revokes)
         self.guard = Guard(self, self.ledger)
         self._sweeping = Sweeping()
 
@@ -176,5 +179,6 @@ class RedriveConsumer(Consumer):
         if self.ledger.outstanding > 0:
             fields = {"action": "stopped_unsettled", "messages": self.ledger.outstanding}
             logger.warning("stopped with unsettled messages: the broker delivers them again", extra=fields)
+        revokes.save(self.controller, self.revokes)
         super().shutdown()
         self.ledger.stop(max(self.stopping.begin().end - time.monotonic(), 0.0))

@@ -225,6 +225,10 @@ class Guard:
         for request in requests:
             request.finish(Returned())
 
+    def revoked_since(self, request: RedriveRequest, since: float) -> bool:
+        """Whether a revoke of this request was told at `since` (monotonic) or later."""
+        return self._consumer.revokes.meant(request.id, request.stamps, since)
+
     @property
     def pool(self) -> Any:
         return self._consumer.pool

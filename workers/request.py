@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
@@ -48,6 +49,17 @@ class RedriveRequest(Request):
         hard, soft = self.time_limits
         worker_hard, worker_soft = self._guard.limits
         return hard or self.task.time_limit or worker_hard, soft or self.task.soft_time_limit or worker_soft
+
+    def revoked(self) -> bool:
+        """Celery's; of a replayed job only a revoke that came after the replay counts."""
+        replayed = self.arrival.replayed
+        if replayed is None or self._already_revoked:
+            return bool(super().revoked())
+        expired = self.expires is not None and self.expires < datetime.now(self.expires.tzinfo)
+        if not expired and not self._guard.revoked_since(self, replayed):
+            return False
+        self._announce_revoked("expired" if expired else "revoked", False, None, expired)
+        return True
 
     def execute_using_pool(self, pool: Any, **kwargs: Any) -> Any:
         if self.revoked():
