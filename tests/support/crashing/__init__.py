@@ -1,0 +1,1 @@
+"""Killing a process of ours at each place where it waits."""
