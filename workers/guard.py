@@ -30,6 +30,7 @@ from workers.harmless import widen, widen_for
 from workers.outcomes import Dead, Outcome, Returned, describe
 from workers.parsing import GuardedMessage, redelivered
 from workers.request import RedriveRequest
+from workers.telling import tell_expired, tell_refused
 from workers.turns import Turns
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Guard:
         self._topology = consumer.app.environment.topology
         self._running: dict[UUID, RedriveRequest] = {}
         self._turns = Turns()
+        self.revokes = consumer.revokes
         self.paused = False  # Postgres is away
         # Hard and soft time limit of tasks that have none of their own, seconds.
         self.limits: tuple[float, float] = (
@@ -106,6 +108,7 @@ class Guard:
             fields = {"action": "refused", "reason": checked.reason, "queue": name, "job_id": checked.id}
             logger.error("delivery rejected: %s", checked.detail, extra=fields)
             self._reject_raw(message)
+            tell_refused(self._consumer.app, message, checked)
             return
         arrival = Arrival(
             message,
@@ -225,10 +228,6 @@ class Guard:
         for request in requests:
             request.finish(Returned())
 
-    def revoked_since(self, request: RedriveRequest, since: float) -> bool:
-        """Whether a revoke of this request was told at `since` (monotonic) or later."""
-        return self._consumer.revokes.meant(request.id, request.stamps, since)
-
     @property
     def pool(self) -> Any:
         return self._consumer.pool
@@ -297,3 +296,5 @@ class Guard:
         if arrival.on_dead is not None:
             arrival.on_dead(reason)
         self._consumer.task_consumer.settled(redelivered(arrival.message))
+        if arrival.expired and reason == "expired":
+            tell_expired(self._consumer.app, arrival)

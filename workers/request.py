@@ -56,7 +56,7 @@ class RedriveRequest(Request):
         if replayed is None or self._already_revoked:
             return bool(super().revoked())
         expired = self.expires is not None and self.expires < datetime.now(self.expires.tzinfo)
-        if not expired and not self._guard.revoked_since(self, replayed):
+        if not expired and not self._guard.revokes.meant(self.id, self.stamps, replayed):
             return False
         self._announce_revoked("expired" if expired else "revoked", False, None, expired)
         return True

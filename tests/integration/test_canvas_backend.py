@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from billiard.exceptions import WorkerLostError
 from celery import chord
+from celery.exceptions import InvalidTaskError, NotRegistered, TaskRevokedError
+from kombu.exceptions import DecodeError
 
 from tests.support.canvas import APP, Canvas, client_of
 from tests.support.databases import Database
 from tests.support.processes import Processes
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
+from topology.wire import RawProperties, properties
 
 WAIT_S = 40
 
@@ -54,3 +57,24 @@ def test_a_job_whose_process_was_lost_at_the_bound_has_failed_there_too(canvas: 
     with pytest.raises(WorkerLostError, match="dead-lettered"):
         sent.get(timeout=WAIT_S)
     assert canvas.job(sent.id)["crashes"] == 2
+
+
+def test_what_is_refused_before_it_runs_has_failed_there_too(canvas: Canvas) -> None:
+    """Nobody waits for ever, whatever was wrong with the message."""
+
+    def refused(job_id: str, body: bytes, **headers: object) -> None:
+        bare = properties(headers={"id": job_id, **headers}, content_type="application/json")
+        canvas.publish(body, RawProperties(bare.encode()))
+
+    refused("unknown", b"[[],{},{}]", task="c.nobody")
+    refused("malformed", b"[1]", task="c.add")
+    refused("undecodable", b"{", task="c.add")
+    late = canvas.task("add", 1, 1).apply_async(expires=-60)
+    for job_id, error, words in (
+        ("unknown", NotRegistered, "c.nobody"),
+        ("malformed", InvalidTaskError, "body is not"),
+        ("undecodable", DecodeError, "body is not the JSON"),
+        (late.id, TaskRevokedError, "expired"),
+    ):
+        with pytest.raises(error, match=words):
+            canvas.client.AsyncResult(job_id).get(timeout=WAIT_S)
