@@ -50,7 +50,8 @@ def classify(
     return NewLetter(
         dlq=reading.dlq,
         queue=safe_text(queue, NAME_CHARACTERS),
-        target=target if target is None or fits(target, NAME_CHARACTERS) else None,
+        # A replay is sent in this vhost, where a queue of that name would be another one.
+        target=target if topology is not None and target and fits(target, NAME_CHARACTERS) else None,
         reason=reason,
         detail=safe_text(detail, DETAIL_CHARACTERS) if detail else None,
         state="open",

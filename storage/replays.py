@@ -215,7 +215,7 @@ def _unfit(row: asyncpg.Record) -> str | None:
     if row["state"] != "open":
         return f"its state is {row['state']}; only open letters are replayed"
     if row["target"] is None:
-        return "its history does not tell which queue it came from"
+        return "its history does not tell which queue of this vhost it came from"
     if row["job_state"] not in (None, "DEAD"):
         return f"its job {row['job_id']} is {row['job_state']}; only a DEAD job is run again"
     return None

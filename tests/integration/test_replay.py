@@ -180,7 +180,7 @@ def test_what_cannot_be_replayed_refuses_the_whole_plan(graveyard: Graveyard) ->
         ([first, twin], f"letter {twin}: it is a duplicate of letter {first}: replay that one"),
         ([fit, 999_999], "is not on record"),
         ([fit, succeeded], "is SUCCEEDED"),
-        ([fit, homeless["id"]], "does not tell which queue"),
+        ([fit, homeless["id"]], "does not tell which queue of this vhost"),
     ]:
         done = graveyard.dlq("replay", *map(str, ids))
         assert done.returncode == 1
