@@ -9,7 +9,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from api import problems
-from api.routes import dead_letters, health, jobs, queues, replays
+from api.routes import dead_letters, groups, health, jobs, queues, replays
 from api.runtime import Config, Runtime
 
 
@@ -35,7 +35,7 @@ def create_app(config: Config) -> FastAPI:
         openapi_url="/openapi.json" if config.api.docs else None,
     )
     problems.install(app)
-    for router in (health.router, jobs.router, queues.router, dead_letters.router, replays.router):
-        app.include_router(router)
+    for routes in (health, jobs, queues, dead_letters, groups, replays):
+        app.include_router(routes.router)
     app.include_router(health.metrics_router(public=config.api.metrics_public))
     return app

@@ -75,7 +75,7 @@ def classify(
             task=task,
             reason=reason,
             exception_type=exception_type,
-            frame=top_frame(job.traceback) if job and job.traceback else None,
+            frame=top_frame(job.traceback, task) if job and job.traceback else None,
         ),
         canvas=ours and _in_canvas(reading.checked),
     )

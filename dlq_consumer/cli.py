@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings
 
 from dlq_consumer.commands.check import check
 from dlq_consumer.commands.consume import consume
+from dlq_consumer.commands.groups import group, groups
 from dlq_consumer.commands.letters import list_letters, show
 from dlq_consumer.commands.replay import replay, replays
 from topology import exits
@@ -38,7 +39,7 @@ def main(context: click.Context) -> None:
     context.obj = load
 
 
-for command in (consume, list_letters, show, replay, replays, check):
+for command in (consume, list_letters, show, groups, group, replay, replays, check):
     main.add_command(command)
 
 

@@ -22,6 +22,7 @@ from dlq_consumer.waiting import event_or_timeout
 from dlq_consumer.ways import Ways
 from storage.abandoned import bury_abandoned
 from storage.errors import DatabaseAwayError, translate
+from storage.group_counts import fold
 from storage.intake import AlertPolicy
 from storage.pool import Pool, open_pool, wait_for_database
 from storage.sessions import Locks, open_locks
@@ -203,6 +204,7 @@ async def _sweep(pool: Pool) -> None:
                 "a job's worker and message are both gone: DEAD",
                 extra={"action": "job_buried", "job_id": job},
             )
+        await fold(pool)
         await asyncio.sleep(SWEEP_S)
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from storage.errors import translate
 from storage.pool import AnyConnection, Pool
 
-AlertKind = Literal["first_seen", "seen_again"]
+AlertKind = Literal["first_seen", "seen_again", "regression"]
 
 _RAISE = """
 INSERT INTO redrive.alerts (fingerprint, kind, letter_id, state)

@@ -5,13 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from storage.alerts import AlertKind
 from storage.pool import AnyConnection
 
-# In one order everywhere, so that two queues' batches cannot wait for each other.
-_LOCK = (
-    "SELECT fingerprint, last_seen < now() - make_interval(secs => $2) AS silent FROM redrive.groups"
-    " WHERE fingerprint = ANY($1::text[]) ORDER BY fingerprint FOR UPDATE"
-)
+# Version of the rule by which letters are grouped (`dlq_consumer.fingerprint`): raised when that changes.
+RULE = 2
+# In one order everywhere, so that two queues' batches cannot wait for each other. No key is changed: a copy
+# that another batch stores in one of these groups need not wait.
+LOCK_GROUPS = """
+SELECT fingerprint, last_seen < now() - make_interval(secs => $2) AS silent,
+       to_regclass('redrive.group_states') IS NOT NULL AS has_states
+FROM redrive.groups WHERE fingerprint = ANY($1::text[]) ORDER BY fingerprint FOR NO KEY UPDATE
+"""
+_HAS_STATES = "SELECT to_regclass('redrive.group_states') IS NOT NULL"
+_DECIDED = """
+SELECT fingerprint, state = 'ignored' AND coalesce(ignored_until > now(), true) AS ignored
+FROM redrive.group_states WHERE fingerprint = ANY($1::text[]) AND state <> 'open'
+"""
+_REOPEN = """
+WITH reopened AS (
+    UPDATE redrive.group_states
+    SET state = 'open', ignored_until = NULL, regressed_at = now(), regressions = regressions + 1
+    WHERE fingerprint = ANY($1::text[]) RETURNING fingerprint)
+INSERT INTO redrive.group_notes (fingerprint, by, action, text)
+SELECT fingerprint, 'dlq consume', 'regression', 'a letter came: the group is open again' FROM reopened
+"""
+_GROUPED_BY = """
+INSERT INTO redrive.group_states (fingerprint, rule) SELECT unnest($1::text[]), $2 ON CONFLICT DO NOTHING
+"""
 # xmax is 0 only in a row version that an INSERT made: tells the first letter of a group from the others.
 _UPSERT = """
 INSERT INTO redrive.groups AS g (fingerprint, queue, task, reason, exception_type, top_frame, letters)
@@ -37,11 +58,28 @@ class Group:
 
 @dataclass(frozen=True)
 class Sighting:
-    """A group that was just counted up."""
+    """A group that was just counted up.
+
+    `regressed`: it was resolved, or ignored until a time that has passed, and is open again.
+    `ignored`: nobody wants to hear of it.
+    """
 
     fingerprint: str
     is_new: bool
     after_silence: bool
+    regressed: bool = False
+    ignored: bool = False
+
+    @property
+    def news(self) -> AlertKind | None:
+        """The kind of the alert that it is worth."""
+        if self.ignored:
+            return None
+        if self.is_new:
+            return "first_seen"
+        if self.regressed:
+            return "regression"
+        return "seen_again" if self.after_silence else None
 
 
 async def count(
@@ -50,7 +88,13 @@ async def count(
     """Add letters to their groups, each with a number of them, inside the caller's transaction."""
     ordered = sorted(letters, key=lambda pair: pair[0].fingerprint)
     prints = [group.fingerprint for group, _ in ordered]
-    silent = {row["fingerprint"]: row["silent"] for row in await connection.fetch(_LOCK, prints, silence_s)}
+    known = {row["fingerprint"]: row for row in await connection.fetch(LOCK_GROUPS, prints, silence_s)}
+    # Not there on the schema of the release before.
+    has_states = any(row["has_states"] for row in known.values())
+    decided = {
+        row["fingerprint"]: bool(row["ignored"])
+        for row in (await connection.fetch(_DECIDED, prints) if has_states else ())
+    }
     rows = await connection.fetch(
         _UPSERT,
         prints,
@@ -61,7 +105,18 @@ async def count(
         [group.top_frame for group, _ in ordered],
         [number for _, number in ordered],
     )
+    if regressed := [print_ for print_, ignored in decided.items() if not ignored]:
+        await connection.execute(_REOPEN, regressed)
+    new = [row["fingerprint"] for row in rows if row["is_new"]]
+    if new and await connection.fetchval(_HAS_STATES):
+        await connection.execute(_GROUPED_BY, new, RULE)
     return [
-        Sighting(row["fingerprint"], row["is_new"], bool(silent.get(row["fingerprint"], False)))
+        Sighting(
+            row["fingerprint"],
+            row["is_new"],
+            row["fingerprint"] in known and known[row["fingerprint"]]["silent"],
+            decided.get(row["fingerprint"]) is False,
+            decided.get(row["fingerprint"], False),
+        )
         for row in rows
     ]

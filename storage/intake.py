@@ -222,9 +222,7 @@ class Batch:
         for id_, letter in letters.items():
             first.setdefault(letter.group.fingerprint, id_)
         found: list[tuple[str, alerts.AlertKind, int]] = [
-            (seen.fingerprint, "first_seen" if seen.is_new else "seen_again", first[seen.fingerprint])
-            for seen in sightings
-            if seen.is_new or seen.after_silence
+            (seen.fingerprint, kind, first[seen.fingerprint]) for seen in sightings if (kind := seen.news)
         ]
         await alerts.raise_alerts(self._connection, found, has_channel=policy.has_channel)
         return len(found)

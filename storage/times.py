@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 _AGO = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([smhdw])(?:\s+ago)?")
+MOST_SPAN_S = 3_660 * 86_400
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 TIME_FORMS = "ISO 8601, in UTC unless it says another zone, or an age such as 90s, 15m, 2h, 3d, 1w"
 
@@ -32,3 +33,16 @@ def read_time(text: str, now: datetime) -> datetime:
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is not a time: {TIME_FORMS}") from None
+
+
+def read_span(text: str) -> timedelta:
+    """A length of time, such as `90s`, `15m`, `2h`, `3d`, `1w`; above 0, at most 10 years.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _AGO.fullmatch(text.strip())
+    seconds = float(match[1]) * timedelta(**{_UNITS[match[2]]: 1}).total_seconds() if match else 0.0
+    if not 0 < seconds <= MOST_SPAN_S:
+        raise ValueError(f"{text!r} is not a length of time such as 90s, 15m, 2h, 3d, 1w")
+    return timedelta(seconds=seconds)

@@ -186,7 +186,7 @@ def test_letters_that_died_alike_are_one_group_with_the_frame_of_our_own_code(gr
 
     (group,) = graveyard.database.fetch("select * from redrive.groups")
     assert (group["letters"], group["exception_type"]) == (3, "ValueError")
-    assert group["top_frame"] == "app/shop/orders.py:place"
+    assert group["top_frame"] == "shop/orders.py:place"
     (first, *_) = graveyard.listed("--queue", "orders", "--reason", "exception", "--task", "orders.place")
     assert first["group"] == group["fingerprint"]
     assert first["attempts"][0]["exception_type"] == "ValueError"

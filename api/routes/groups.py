@@ -1,0 +1,184 @@
+"""Groups: letters that died alike, and what operators decided about them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from api.auth import Requires, runtime_of
+from api.body import read_json
+from api.filtering import Text
+from api.json_text import JsonResponse
+from api.problems import FieldError, Problem, field_errors
+from api.routes.dead_letters import letter_view
+from api.runtime import Runtime
+from storage import group_list, group_states, letters
+from storage.api_keys import Principal
+from storage.group_list import (
+    MAX_HOURS,
+    MAX_PAGE,
+    AmbiguousGroupError,
+    CursorError,
+    GroupDetails,
+    GroupFilter,
+    GroupState,
+    SortKey,
+    UnknownGroupError,
+)
+from storage.group_states import Decision
+from storage.letters import Letter
+
+Context = Annotated[Runtime, Depends(runtime_of)]
+Reader = Depends(Requires("read"))
+Operator = Annotated[Principal, Depends(Requires("operate"))]
+
+router = APIRouter(tags=["groups"])
+
+
+class Why(BaseModel):
+    """What there is to say, or why it is decided so."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    note: Annotated[str, Field(strict=True, min_length=1, max_length=group_states.MAX_NOTE, pattern=r"\S")]
+
+
+class WhyIgnored(Why):
+    """`until` (RFC 3339): ignored up to then, without it for good."""
+
+    until: AwareDatetime | None = None
+
+
+def _schema(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
+    content = {"application/json": {"schema": model.model_json_schema(), "example": example}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+NOTE = _schema(Why, {"note": "the provider was down from 9 to 10"})
+RESOLVE = _schema(Why, {"note": "fixed in 1.8.2"})
+IGNORE = _schema(WhyIgnored, {"note": "the old client, gone next week", "until": "2027-01-31T00:00:00Z"})
+REOPEN = _schema(Why, {"note": "it was not the provider"})
+
+
+@router.get("/groups", dependencies=[Reader], summary="Groups of dead letters")
+async def page(
+    runtime: Context,
+    state: GroupState | None = None,
+    queue: Annotated[Text | None, Query(description="work queue")] = None,
+    task: Text | None = None,
+    reason: Text | None = None,
+    sort: Annotated[SortKey, Query(description="what comes first: the latest, or the largest")] = "last_seen",
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    cursor: Annotated[Text | None, Query(description="next_cursor of the page before")] = None,
+) -> Response:
+    """Groups that match all that is given. `letters` is how many ever came, `counts` are of those on record.
+
+    `next_cursor` is null on the last page. A group that gets a letter meanwhile moves to the front.
+    """
+    wanted = GroupFilter(state, queue, task, reason)
+    try:
+        async with runtime.database() as db:
+            found = await group_list.page(db, wanted, sort=sort, limit=limit + 1, cursor=cursor)
+    except CursorError as error:
+        raise _invalid("cursor", str(error)) from error
+    shown = found[:limit]
+    more = shown[-1].cursor(sort) if len(found) > limit else None
+    return JsonResponse({"groups": [group.as_json() for group in shown], "next_cursor": more})
+
+
+@router.get("/groups/{fingerprint}", dependencies=[Reader], summary="A group with notes, counts, an example")
+async def show(
+    fingerprint: str, runtime: Context, hours: Annotated[int, Query(ge=1, le=MAX_HOURS)] = 24
+) -> Response:
+    """The start of a fingerprint will do while no other begins so. `hours`: so far back, letters by hour."""
+    try:
+        async with runtime.database() as db:
+            found = await group_list.details(db, fingerprint, hours=hours)
+            example = None if found.example is None else await letters.get(db, found.example)
+    except (UnknownGroupError, AmbiguousGroupError) as error:
+        raise _not_one(fingerprint, error) from error
+    return await asyncio.to_thread(_details, found, example)
+
+
+@router.post("/groups/{fingerprint}/notes", status_code=201, summary="Add a note", openapi_extra=NOTE)
+async def add_note(fingerprint: str, request: Request, runtime: Context, principal: Operator) -> Response:
+    """Kept with the key's name and the time. Answers with the group."""
+    said = await read_json(request, runtime.config.api.body_limit, _why)
+    try:
+        async with runtime.database() as db:
+            name = await group_states.note(db, fingerprint, by=principal.name, text=said.note)
+    except (UnknownGroupError, AmbiguousGroupError) as error:
+        raise _not_one(fingerprint, error) from error
+    answer = await show(name, runtime, 24)
+    answer.status_code = 201
+    return answer
+
+
+@router.post("/groups/{fingerprint}/resolve", summary="It is mended", openapi_extra=RESOLVE)
+async def resolve(fingerprint: str, request: Request, runtime: Context, principal: Operator) -> Response:
+    """The next letter reopens the group, and alerts. Its letters stay as they are."""
+    return await _decided(fingerprint, "resolve", request, runtime, principal)
+
+
+@router.post("/groups/{fingerprint}/ignore", summary="Nobody wants to hear of it", openapi_extra=IGNORE)
+async def ignore(fingerprint: str, request: Request, runtime: Context, principal: Operator) -> Response:
+    """Its letters are stored and counted, and never alert: until a time, or for good."""
+    return await _decided(fingerprint, "ignore", request, runtime, principal)
+
+
+@router.post("/groups/{fingerprint}/reopen", summary="Undo resolve or ignore", openapi_extra=REOPEN)
+async def reopen(fingerprint: str, request: Request, runtime: Context, principal: Operator) -> Response:
+    return await _decided(fingerprint, "reopen", request, runtime, principal)
+
+
+async def _decided(
+    fingerprint: str, decision: Decision, request: Request, runtime: Runtime, principal: Principal
+) -> Response:
+    check = _why_ignored if decision == "ignore" else _why
+    said = await read_json(request, runtime.config.api.body_limit, check)
+    until = said.until if isinstance(said, WhyIgnored) else None
+    if until is not None and until <= datetime.now(UTC):
+        raise _invalid("until", "is in the past")
+    try:
+        async with runtime.database() as db:
+            name = await group_states.decide(
+                db, fingerprint, decision, by=principal.name, why=said.note, until=until
+            )
+    except (UnknownGroupError, AmbiguousGroupError) as error:
+        raise _not_one(fingerprint, error) from error
+    return await show(name, runtime, 24)
+
+
+def _details(found: GroupDetails, example: Letter | None) -> Response:
+    return JsonResponse(found.as_json(None if example is None else letter_view(example)))
+
+
+def _why(body: Any) -> Why:
+    return _read(Why, body)
+
+
+def _why_ignored(body: Any) -> Why:
+    return _read(WhyIgnored, body)
+
+
+def _read(model: type[Why], body: Any) -> Why:
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        errors, total = field_errors(error), error.error_count()
+        raise Problem(422, "invalid", "the request is not valid", errors, total=total) from error
+
+
+def _invalid(field: str, message: str) -> Problem:
+    return Problem(422, "invalid", "the request is not valid", [FieldError(field, message)])
+
+
+def _not_one(fingerprint: str, error: Exception) -> Problem:
+    if isinstance(error, AmbiguousGroupError):
+        return Problem(409, "ambiguous-group", str(error))
+    return Problem(404, "unknown-group", f"there is no group {fingerprint[:64]!r}")

@@ -1,0 +1,39 @@
+"""Folds the rows that count letters: see 0008_groups.sql."""
+
+from __future__ import annotations
+
+from storage.errors import translate
+from storage.pool import AnyConnection, Pool
+from storage.schema import off_without_table
+
+# So many rows of one group (and hour) are read as quickly as one.
+CROWDED = 50
+
+# Rows that come meanwhile are not in the snapshot and stay; rows that another process folds are gone
+# when their turn comes. So any number of processes may do it at once.
+_FOLD_COUNTS = """
+WITH crowded AS (SELECT fingerprint FROM redrive.group_counts GROUP BY fingerprint HAVING count(*) > $1),
+gone AS (
+    DELETE FROM redrive.group_counts c USING crowded WHERE c.fingerprint = crowded.fingerprint
+    RETURNING c.fingerprint, c.state, c.letters)
+INSERT INTO redrive.group_counts (fingerprint, state, letters)
+SELECT fingerprint, state, sum(letters) FROM gone GROUP BY 1, 2 HAVING sum(letters) <> 0
+"""
+_FOLD_HOURS = """
+WITH crowded AS (
+    SELECT fingerprint, hour FROM redrive.group_hours WHERE hour > now() - interval '2 hours'
+    GROUP BY fingerprint, hour HAVING count(*) > $1),
+gone AS (
+    DELETE FROM redrive.group_hours h USING crowded c WHERE h.fingerprint = c.fingerprint AND h.hour = c.hour
+    RETURNING h.fingerprint, h.hour, h.dlq, h.letters)
+INSERT INTO redrive.group_hours (fingerprint, hour, dlq, letters)
+SELECT fingerprint, hour, dlq, sum(letters) FROM gone GROUP BY 1, 2, 3 HAVING sum(letters) <> 0
+"""
+
+
+@off_without_table(otherwise=lambda: None)
+async def fold(db: Pool | AnyConnection) -> None:
+    """Each sum stays what it is. Raises DatabaseAwayError."""
+    with translate("fold counts"):
+        await db.execute(_FOLD_COUNTS, CROWDED)
+        await db.execute(_FOLD_HOURS, CROWDED)
