@@ -10,6 +10,7 @@ from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.exceptions import ChordError, NotRegistered, TaskError, TaskRevokedError
 
 from storage.results import Blocked, Ended
+from workers.results.told import saying
 
 _BY_REASON: dict[str, type[Exception]] = {
     "hard_timeout": TimeLimitExceeded,
@@ -32,15 +33,16 @@ def rebuilt(backend: Any, ended: Ended) -> BaseException:
         module, name = _split(ended.exception_type)
         stored = {"exc_type": name, "exc_module": module, "exc_message": [ended.message or ""]}
         try:
-            error = backend.exception_to_python(stored)
+            kind = _class(module, name)
+            error = saying(kind, ended.message or "") if kind else backend.exception_to_python(stored)
         except Exception:  # noqa: BLE001 - a class that must not be built
             error = None
         if isinstance(error, BaseException):
             return error
         unbuilt: BaseException = TaskError(f"{ended.exception_type}: {ended.message}")
         return unbuilt
-    kind: type[BaseException] = _BY_REASON.get(ended.reason or "", TaskError)
-    return kind(ended.error or ended.reason or "it was dead-lettered")
+    kind = _BY_REASON.get(ended.reason or "", TaskError)
+    return saying(kind, ended.error or ended.reason or "it was dead-lettered")
 
 
 def blocked(backend: Any, found: Blocked) -> BaseException:
@@ -75,3 +77,12 @@ def _has(place: object, name: str) -> bool:
         return isinstance(operator.attrgetter(name)(place), type)
     except AttributeError:
         return False
+
+
+def _class(module: str, name: str) -> type[BaseException] | None:
+    """The exception's class, if it is loaded here and is one. Nothing is imported for it."""
+    place = sys.modules.get(module)
+    if place is None or not _has(place, name):
+        return None
+    found = operator.attrgetter(name)(place)
+    return found if issubclass(found, BaseException) else None
