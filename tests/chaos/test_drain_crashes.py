@@ -76,12 +76,12 @@ class Round:
 
     def recover(self) -> None:
         """Another consumer does what is left, and everything adds up."""
-        pid = self.nursery.start()
+        pid = self.nursery.start_draining()
         eventually(self.is_done, 40, "the successor has stored and sent all")
         eventually(lambda: not self._depths(), 20, "it has taken all")
         assert self.nursery.terminate(pid) == 0
         if self._depths():  # what it had in hand, stored before and not acked
-            again = self.nursery.start()
+            again = self.nursery.start_draining()
             eventually(lambda: not self._depths() and self.is_done(), 20, "all is acked")
             assert self.nursery.terminate(again) == 0
         assert not self._depths()

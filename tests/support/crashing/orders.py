@@ -43,6 +43,13 @@ class Nursery:
         self._alive.add(pid)
         return pid
 
+    def start_draining(self) -> int:
+        """One that does not die; it has begun, and heeds signals, when this returns."""
+        before = self._begun()
+        pid = self.start()
+        eventually(lambda: self._begun() > before, 30, "the consumer drains")
+        return pid
+
     def exit_code(self, pid: int) -> int | None:
         """Of one that is alive; None while it is. Negative after a signal."""
         code: int | None = self._ask(what="state", pid=pid)
@@ -71,6 +78,9 @@ class Nursery:
         self._process.stdin.close()
         self._process.wait(10)
         self._process.stdout.close()
+
+    def _begun(self) -> int:
+        return self.log_file.read_text().count("draining orders.dlq") if self.log_file.exists() else 0
 
     def _ask(self, **order: Any) -> Any:
         assert self._process.stdin
