@@ -23,6 +23,7 @@ from topology.delivery_fields import (
     instant_in,
     limits,
     name_in,
+    refuse_far,
     text_or_none,
     wrong,
     wrong_in_body,
@@ -91,7 +92,7 @@ def check_delivery(
 
     Args:
         known_tasks: names that may run; None when the caller does not know them.
-        now: refuses messages that expired before; None leaves expiry alone.
+        now: refuses messages that expired before, or are due over 366 days after; None does not.
 
     The shapes are those of Celery's message protocols 1 and 2:
     https://docs.celeryq.dev/en/stable/internals/protocol.html
@@ -108,6 +109,8 @@ def check_delivery(
         # First: whether it has expired is the same for all, which tasks are known is not.
         if now is not None and message.expires is not None and message.expires <= now:
             raise Refused("expired", f"expired at {message.expires.isoformat()}")
+        if now is not None:
+            refuse_far(message.due_ms, message.eta, now)
         if known_tasks is not None and message.task not in known_tasks:
             raise Refused("unknown_task", f"no task {message.task!r} is registered")
     except Refused as refused:

@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from topology.headers import ATTEMPT, LAST_ATTEMPT, Attempt, parse_attempt
+from topology.headers import ATTEMPT, DUE, LAST_ATTEMPT, Attempt, parse_attempt
 
 MAX_ID_BYTES = 255
 # One more must still fit the four bytes of its column.
 MAX_RETRIES = 2**31 - 2
 MAX_DUE_MS = 2**62
+# Seconds. A wait beyond this is a mistake: the message would go round the ladder as long as the broker lives.
+# It also keeps every number that is recorded within its column.
+LONGEST_DELAY_S = 366 * 86_400.0
+# Two machines' clocks may differ by so many seconds.
+CLOCKS_S = 3_600.0
 RefusalReason = Literal["undecodable", "malformed", "unknown_task", "expired"]
 
 
@@ -68,6 +73,15 @@ def instant_in(fields: Mapping[str, Any], name: str) -> datetime | None:
         return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
     except OverflowError:
         raise Refused("malformed", f"{name} is {value!r}; it is out of range") from None
+
+
+def refuse_far(due_ms: int | None, eta: datetime | None, now: datetime) -> None:
+    """Raises Refused for a time further away than anyone may ask for."""
+    latest_s = now.timestamp() + LONGEST_DELAY_S + CLOCKS_S
+    if due_ms is not None and due_ms / 1000 > latest_s:
+        raise wrong(DUE, due_ms, f"at most {LONGEST_DELAY_S:g} s ahead")
+    if eta is not None and eta.timestamp() > latest_s:
+        raise wrong("eta", eta.isoformat(), f"at most {LONGEST_DELAY_S:g} s ahead")
 
 
 def limits(value: Any) -> tuple[float | None, float | None]:

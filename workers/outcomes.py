@@ -11,11 +11,10 @@ from typing import Any, Literal
 from billiard.common import terminate_handler_fired
 
 from storage.text import safe_text
+from topology.delivery_fields import LONGEST_DELAY_S
 
 MESSAGE_CHARACTERS = 2_000
 TRACEBACK_CHARACTERS = 20_000
-# A wait beyond this is a mistake in the task. It also keeps every number that is recorded within its column.
-LONGEST_DELAY_S = 366 * 86_400.0
 
 DeadReason = Literal["exception", "exhausted", "rejected", "soft_timeout", "malformed", "revoked", "expired"]
 CrashReason = Literal["hard_timeout", "worker_lost", "memory"]

@@ -161,6 +161,21 @@ def test_an_expired_message_is_refused_and_one_that_expires_later_is_not() -> No
     assert reason(check(**GOOD, expires=(NOW + timedelta(seconds=1)).isoformat())) is None
 
 
+@pytest.mark.parametrize("days", [366, 368])
+def test_a_time_further_away_than_a_year_is_malformed(days: int) -> None:
+    when = NOW + timedelta(days=days)
+
+    due: dict[str, Any] = {"redrive-due": int(when.timestamp() * 1000)}
+    results = [check(**GOOD, eta=when.isoformat()), check(**GOOD, **due)]
+
+    assert [reason(result) for result in results] == [None if days == 366 else "malformed"] * 2
+
+
+@pytest.mark.parametrize("far", [{"eta": "9999-12-31T23:59:59+00:00"}, {"redrive-due": 2**62}])
+def test_the_latest_times_there_are_are_malformed_too(far: dict[str, Any]) -> None:
+    assert reason(check(**GOOD, **far)) == "malformed"
+
+
 def test_a_well_formed_message_is_read() -> None:
     message = check(
         b'[[1],{"a":2},{"chain":null}]',
