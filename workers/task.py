@@ -74,6 +74,18 @@ class RedriveTask(Task):
     # Celery's publishes are confirmed but, without this, an unroutable one is confirmed and dropped.
     mandatory = True
 
+    @classmethod
+    def bind(cls, app: Any) -> Any:
+        """Celery's, but for a soft limit of the configuration that is over the task's own hard one.
+
+        Celery would refuse each of its publishes. Below the hard limit there is nothing to warn of.
+        """
+        soft = cls.soft_time_limit
+        bound = super().bind(app)
+        if soft is None and cls.time_limit and (cls.soft_time_limit or 0) > cls.time_limit:
+            cls.soft_time_limit = None
+        return bound
+
     @property
     def claim(self) -> UUID:
         """The fencing token of this attempt."""

@@ -243,7 +243,10 @@ def test_a_task_without_any_time_limit_is_refused() -> None:
 
 
 def test_a_hard_limit_below_the_default_soft_one_is_no_mistake() -> None:
-    assert found_of_a_task(time_limit=60) == []
+    app = app_with(task_soft_time_limit=90, task_always_eager=True)
+    assert found_of_a_task(app, time_limit=60) == []
+    assert app.tasks["a.task"].delay().successful(), "Celery refuses to publish what is warned too late"
+    assert found_of_a_task(app_with(task_soft_time_limit=50), time_limit=60) == []
 
 
 @pytest.mark.filterwarnings("ignore::celery.exceptions.CPendingDeprecationWarning")
