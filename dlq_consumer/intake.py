@@ -14,8 +14,10 @@ from dlq_consumer.reading import Reading, read
 from storage.intake import AlertPolicy, JobFacts, NewLetter, RefusedError, open_batch
 from storage.pool import Pool
 from storage.sessions import Session
+from storage.worker_tasks import known
 from topology.channel import Delivery
 from topology.identity import letter_key
+from topology.names import work_queues_of
 from topology.spec import Topology
 
 log = logging.getLogger(__name__)
@@ -75,21 +77,32 @@ class Intake:
         """
         now = datetime.now(UTC)
         # In a thread: a body may take seconds to take apart, and heartbeats have to go on meanwhile.
-        readings = await asyncio.to_thread(self._read_all, session, deliveries, now)
+        known_tasks = self._known_tasks or await self._registered(session.source.queue)
+        readings = await asyncio.to_thread(self._read_all, session, deliveries, known_tasks, now)
         result = await self._store(session, readings, now)
         if result.alerts:
             self._on_alert()
         return result
 
-    def _read_all(
-        self, session: Session, deliveries: Sequence[Delivery], now: datetime
-    ) -> list[Reading | _Unread]:
-        return [self._read(session, delivery, now) for delivery in deliveries]
+    async def _registered(self, dlq: str) -> Collection[str] | None:
+        """Without a catalogue of jobs the workers tell which tasks there are."""
+        return await known(self._pool, work_queues_of(self._topology, dlq)) if self._topology else None
 
-    def _read(self, session: Session, delivery: Delivery, now: datetime) -> Reading | _Unread:
+    def _read_all(
+        self,
+        session: Session,
+        deliveries: Sequence[Delivery],
+        known_tasks: Collection[str] | None,
+        now: datetime,
+    ) -> list[Reading | _Unread]:
+        return [self._read(session, delivery, known_tasks, now) for delivery in deliveries]
+
+    def _read(
+        self, session: Session, delivery: Delivery, known_tasks: Collection[str] | None, now: datetime
+    ) -> Reading | _Unread:
         queue, source = session.source.queue, str(session.source)
         try:
-            return read(delivery, dlq=queue, source=source, known_tasks=self._known_tasks, now=now)
+            return read(delivery, dlq=queue, source=source, known_tasks=known_tasks, now=now)
         except Exception as error:
             # Whatever a stranger's bytes bring about here is that letter's fate alone.
             log.exception("a letter could not be read", extra={"action": "read_failed", "queue": queue})

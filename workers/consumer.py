@@ -15,6 +15,7 @@ from celery.worker import state
 from celery.worker.consumer import Consumer
 from celery.worker.consumer.tasks import Tasks
 
+from storage.worker_tasks import Registered
 from topology import exits
 from topology.backoff import Backoff, Waiting
 from workers import parsing, revokes
@@ -45,6 +46,8 @@ class Guarding(bootsteps.StartStopStep):
         c.ledger.session += 1
         watch_all_processes(c.pool)
         c.ledger.processes = c.pool.num_processes
+        queues, tasks = sorted(c.app.amqp.queues.consume_from), sorted(c.app.tasks)
+        c.ledger.register(Registered(tuple(queues), tuple(tasks)))
         topology, processes = c.app.environment.topology, c.pool.num_processes
         c.task_consumer.paused = c.guard.paused
         c.cut = False

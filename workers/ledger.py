@@ -17,9 +17,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from storage.claims import connect_for_claims
+from storage.claims import StatementError, connect_for_claims
 from storage.errors import DatabaseAwayError
 from storage.pool import wait_for_database, where
+from storage.worker_tasks import Registered, say
 from topology.publisher import Publisher
 from workers.arrival import Arrival
 from workers.bookkeeping import START_S, Books
@@ -64,6 +65,8 @@ class Ledger:
         self.closing = False  # this worker stops
         self.session = 0
         self.processes = 0
+        self._registered: Registered | None = None
+        self._said: Registered | None = None
 
     # Main thread
 
@@ -83,6 +86,11 @@ class Ledger:
     def note(self, item: Item) -> None:
         """Hand over what is not urgent and has no answer."""
         self._inbox.put(item)
+
+    def register(self, registered: Registered) -> None:
+        """Which tasks this worker has: they are put on record."""
+        self._registered = registered
+        self._ring()
 
     def replies(self) -> Iterator[Reply]:
         """The replies so far. Called when `fd` is readable."""
@@ -186,7 +194,14 @@ class Ledger:
     async def _turn(self, books: Books, connection: Connection, watch: Watch) -> None:
         if watch.renewal_due:
             await books.renew(connection)
+            self._said = None
             watch.renewed()
+        if self._registered is not None and self._registered != self._said:
+            self._said = self._registered
+            try:
+                await say(connection, self._worker, self._registered)
+            except StatementError as error:  # letters then say less, nothing is lost
+                logger.warning("not put on record: %s", error, extra={"action": "tasks_unsaid"})
         await books.turn(connection, watch.doubt_s)
         await books.record_starts(connection)
         if self._outage.away:
