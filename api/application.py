@@ -9,8 +9,9 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from api import problems
-from api.routes import dead_letters, groups, health, jobs, queues, replays
+from api.routes import dead_letters, groups, health, jobs, queues, replays, stream
 from api.runtime import Config, Runtime
+from api.stopping import stop_event
 
 
 def create_app(config: Config) -> FastAPI:
@@ -19,6 +20,8 @@ def create_app(config: Config) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         runtime = app.state.runtime = Runtime(config)
+        app.state.stopping = stop_event()
+        app.state.streams = set()
         runtime.start()
         try:
             yield
@@ -35,7 +38,7 @@ def create_app(config: Config) -> FastAPI:
         openapi_url="/openapi.json" if config.api.docs else None,
     )
     problems.install(app)
-    for routes in (health, jobs, queues, dead_letters, groups, replays):
+    for routes in (health, jobs, queues, dead_letters, groups, replays, stream):
         app.include_router(routes.router)
     app.include_router(health.metrics_router(public=config.api.metrics_public))
     return app

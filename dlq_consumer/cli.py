@@ -13,6 +13,7 @@ from dlq_consumer.commands.consume import consume
 from dlq_consumer.commands.groups import group, groups
 from dlq_consumer.commands.letters import list_letters, show
 from dlq_consumer.commands.replay import replay, replays
+from dlq_consumer.commands.tail import tail
 from topology import exits
 from topology.errors import WrongSettingsError
 from topology.settings import read_settings
@@ -39,7 +40,7 @@ def main(context: click.Context) -> None:
     context.obj = load
 
 
-for command in (consume, list_letters, show, groups, group, replay, replays, check):
+for command in (consume, list_letters, show, tail, groups, group, replay, replays, check):
     main.add_command(command)
 
 

@@ -17,6 +17,8 @@ from storage.letters import Dossier, Letter
 from storage.pool import Pool
 from topology.letter_view import view_body, view_properties
 
+HEADS = ("ID", "QUEUE", "REASON", "STATE", "TASK", "JOB", "EXCEPTION", "DEAD AT")
+
 
 def _cursor(context: click.Context, parameter: click.Parameter, value: str | None) -> Cursor | None:
     try:
@@ -47,8 +49,7 @@ def list_letters(load: Load, wanted: LetterFilter, limit: int, before: Cursor | 
             view = view_properties(letter.properties)
             printing.json_line(letter.as_json(headers=view.headers, deaths=view.deaths))
         return
-    heads = ("ID", "QUEUE", "REASON", "STATE", "TASK", "JOB", "EXCEPTION", "DEAD AT")
-    printing.table(heads, [_row(letter) for letter in found])
+    printing.table(HEADS, [cells(letter) for letter in found])
     if page.next is not None:
         click.echo(f"more: --before {page.next}", err=True)
 
@@ -74,7 +75,8 @@ def show(load: Load, letter_id: int, as_json: bool) -> None:
         _print(shown)
 
 
-def _row(letter: Letter) -> tuple[object, ...]:
+def cells(letter: Letter) -> tuple[object, ...]:
+    """A letter's row under `HEADS`."""
     dead_at = letter.dead_at.isoformat(timespec="seconds") if letter.dead_at else None
     of = letter.duplicate_of
     state = letter.state if of is None else f"{letter.state}, duplicate of {of}"

@@ -43,6 +43,13 @@ SCOPES = {
     ("GET", "/job-types"): "read",
     ("GET", "/queues"): "read",
     ("GET", "/dead-letters"): "read",
+    ("GET", "/stream"): "read",
+    ("GET", "/groups"): "read",
+    ("GET", "/groups/{fingerprint}"): "read",
+    ("POST", "/groups/{fingerprint}/notes"): "operate",
+    ("POST", "/groups/{fingerprint}/resolve"): "operate",
+    ("POST", "/groups/{fingerprint}/ignore"): "operate",
+    ("POST", "/groups/{fingerprint}/reopen"): "operate",
     ("GET", "/dead-letters/{letter_id}"): "read",
     ("POST", "/replays"): "operate",
     ("GET", "/replays"): "read",
@@ -60,7 +67,9 @@ def test_each_route_opens_to_its_scope_and_to_no_other(stack: Stack) -> None:
         key = stack.command("api.keys_cli:main", "create", f"only-{scope}", "--scope", scope).stdout.strip()
         with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30) as client:
             for method, path in SCOPES:
-                answer = client.request(method, path.replace("{", "").replace("}", ""))
+                # Of an answer without an end the head is enough.
+                with client.stream(method, path.replace("{", "").replace("}", "")) as answer:
+                    pass
                 assert answer.status_code != 401
                 if answer.status_code != 403:
                     opened.add((method, path, scope))

@@ -1,0 +1,28 @@
+"""Letters as rows, where a test is about reading them and nothing has to die for them."""
+
+from __future__ import annotations
+
+from tests.support.databases import Database
+from topology.wire import properties
+
+PREPARE = (
+    "insert into redrive.drain_sessions (cluster, vhost, queue, consumer) values ('c', '/', 'q.dlq', 'test')",
+    "insert into redrive.groups (fingerprint, queue, reason) values ('g', 'q', 'exception')",
+)
+LETTERS = (
+    "insert into redrive.dead_letters (session_id, dlq, queue, reason, properties, body, exchange,"
+    " routing_key, body_sha256, body_size, identity, has_identity, task, fingerprint, dead_at)"
+    " select 1, 'q.dlq', 'q', 'exception', $2, convert_to('body ' || n, 'UTF8'), '', 'q', '', 6, int8send(n),"
+    " true, $3, 'g', now() from generate_series(1::bigint, $1) as n"
+)
+
+
+def store(database: Database, count: int = 1, *, task: str = "t", header: str = "") -> None:
+    """`count` letters in one transaction; at the first time `prepare` the database."""
+    database.execute(LETTERS, count, properties(headers={"h": header}).encode(), task)
+
+
+def prepare(database: Database) -> None:
+    """The session and the group that the letters belong to."""
+    for statement in PREPARE:
+        database.execute(statement)
