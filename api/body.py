@@ -7,14 +7,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fastapi import Request
+from pydantic import BaseModel, ValidationError
 
 from api.json_text import JsonFault, parse
-from api.problems import FieldError, Problem
+from api.problems import FieldError, Problem, field_errors
 
 # Larger texts are taken apart in a thread, so that the event loop goes on.
 INLINE_BYTES = 32_768
 
 Read = TypeVar("Read")
+Model = TypeVar("Model", bound=BaseModel)
 
 
 async def read_json(request: Request, limit: int, check: Callable[[Any], Read]) -> Read:
@@ -29,6 +31,25 @@ async def read_json(request: Request, limit: int, check: Callable[[Any], Read]) 
     if len(text) <= INLINE_BYTES:
         return check(_parsed(text))
     return await asyncio.to_thread(lambda: check(_parsed(text)))
+
+
+def as_model(model: type[Model], value: Any) -> Model:
+    """The value as the model reads it.
+
+    Raises:
+        Problem: 422, each wrong field named.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        errors, total = field_errors(error), error.error_count()
+        raise Problem(422, "invalid", "the request is not valid", errors, total=total) from error
+
+
+def body_schema(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
+    """What the OpenAPI document says of a body that `read_json` reads."""
+    content = {"application/json": {"schema": model.model_json_schema(), "example": example}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def _parsed(text: bytes) -> Any:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from api.json_text import MAX_NAME, MAX_PATH, JsonResponse, shortened
-from storage.errors import DatabaseAwayError
+from storage.errors import DatabaseAwayError, MigrationError
 
 RETRY_AFTER_S = 2
 # Faults that one answer lists, and characters of what is said of one.
@@ -100,6 +100,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(DatabaseAwayError)
     async def _database_away(request: Request, error: DatabaseAwayError) -> Response:
         return away("the database cannot be reached; try again").response()
+
+    @app.exception_handler(MigrationError)
+    async def _older_schema(request: Request, error: MigrationError) -> Response:
+        return Problem(503, "schema-older", str(error)).response()
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:

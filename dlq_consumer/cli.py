@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings
 
 from dlq_consumer.commands.check import check
 from dlq_consumer.commands.consume import consume
+from dlq_consumer.commands.discarding import discard, restore
 from dlq_consumer.commands.groups import group, groups
 from dlq_consumer.commands.letters import list_letters, show
 from dlq_consumer.commands.replay import replay, replays
@@ -33,14 +34,19 @@ def load(kind: type[S]) -> S:
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Dead letters: drain them, look at them, send them out again.
+    """Dead letters: drain them, look at them, decide on them, send them out again.
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 4 conflict with another replay, 130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 4 conflict, 130 interrupted.
     """
     context.obj = load
 
 
-for command in (consume, list_letters, show, tail, groups, group, replay, replays, check):
+COMMANDS = (
+    *(consume, list_letters, show, tail, groups, group, replay, replays),
+    *(discard, restore),
+    check,
+)
+for command in COMMANDS:
     main.add_command(command)
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import asyncpg
 
+from storage import letter_actions
 from storage.attempts import AttemptRow, of_jobs
 from storage.errors import StorageError, translate
+from storage.letter_actions import Marks
 from storage.pool import AnyConnection, Pool
 from storage.times import shown_time
 
@@ -109,6 +111,7 @@ class Dossier:
     group: dict[str, Any]
     job: dict[str, Any] | None
     replay_of: int | None
+    marks: Marks
 
     def as_json(self, *, headers: object, deaths: object, properties: object, body: object) -> dict[str, Any]:
         """As `Letter.as_json`, with all that the list leaves out."""
@@ -122,6 +125,9 @@ class Dossier:
             "group_details": self.group,
             "job": self.job,
             "replay_of": self.replay_of,
+            "imported_from": self.marks.imported_from,
+            "redacted": list(self.marks.redacted),
+            "history": list(self.marks.history),
         }
 
 
@@ -147,9 +153,10 @@ async def dossier(pool: Pool | AnyConnection, letter_id: int) -> Dossier:
         group = await pool.fetchrow(_GROUP, letter.fingerprint)
         job = await pool.fetchrow(_JOB_STATE, letter.job_id) if letter.job_id is not None else None
         replay_of = await pool.fetchval(_REPLAY_OF, letter_id)
+        marks = await letter_actions.marks(pool, letter_id)
     if body is None or group is None:
         raise UnknownLetterError(f"dead letter {letter_id} was deleted just now")
-    return Dossier(letter, body, _plain(group), _plain(job) if job is not None else None, replay_of)
+    return Dossier(letter, body, _plain(group), _plain(job) if job is not None else None, replay_of, marks)
 
 
 async def with_histories(pool: Pool | AnyConnection, rows: Sequence[asyncpg.Record]) -> list[Letter]:

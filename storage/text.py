@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from typing import Any
 
 _REFUSED = re.compile(r"[\x00\ud800-\udfff]")
 # Backslashes before a refused character, or before what would read as the spelling of one.
@@ -23,6 +25,19 @@ def safe_text(text: str, limit: int = 4_000) -> str:
     keep = max(limit - len(mark), 0)
     head = keep // 3
     return text[:head] + mark + text[len(text) - (keep - head) :] if keep else text[:limit]
+
+
+def safe_json(value: Any) -> Any:
+    """A JSON value that `jsonb` takes: texts as `safe_text` spells them, what is no number as `$float`."""
+    if isinstance(value, str):
+        return safe_text(value, len(value) * 6)
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
+    if isinstance(value, dict):
+        return {safe_json(key): safe_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [safe_json(each) for each in value]
+    return value
 
 
 def fits(text: str, limit: int) -> bool:

@@ -70,10 +70,11 @@ async def show(letter_id: int, runtime: Context) -> Response:
             found = await letters.dossier(db, letter_id)
     except UnknownLetterError as error:
         raise Problem(404, "unknown-letter", f"there is no dead letter {letter_id}") from error
-    return await asyncio.to_thread(_dossier, found)
+    return await asyncio.to_thread(dossier_view, found)
 
 
-def _dossier(found: Dossier) -> Response:
+def dossier_view(found: Dossier) -> Response:
+    """All that is known of one letter. Takes long for large ones: for a thread."""
     view = view_properties(found.letter.properties)
     return JsonResponse(
         found.as_json(

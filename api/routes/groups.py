@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from api.auth import Requires, runtime_of
-from api.body import read_json
+from api.body import as_model, body_schema, read_json
 from api.filtering import Text
 from api.json_text import JsonResponse
-from api.problems import FieldError, Problem, field_errors
+from api.problems import FieldError, Problem
 from api.routes.dead_letters import letter_view
 from api.runtime import Runtime
 from storage import group_list, group_states, letters
@@ -54,15 +54,10 @@ class WhyIgnored(Why):
     until: AwareDatetime | None = None
 
 
-def _schema(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
-    content = {"application/json": {"schema": model.model_json_schema(), "example": example}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-NOTE = _schema(Why, {"note": "the provider was down from 9 to 10"})
-RESOLVE = _schema(Why, {"note": "fixed in 1.8.2"})
-IGNORE = _schema(WhyIgnored, {"note": "the old client, gone next week", "until": "2027-01-31T00:00:00Z"})
-REOPEN = _schema(Why, {"note": "it was not the provider"})
+NOTE = body_schema(Why, {"note": "the provider was down from 9 to 10"})
+RESOLVE = body_schema(Why, {"note": "fixed in 1.8.2"})
+IGNORE = body_schema(WhyIgnored, {"note": "the old client, gone next week", "until": "2027-01-31T00:00:00Z"})
+REOPEN = body_schema(Why, {"note": "it was not the provider"})
 
 
 @router.get("/groups", dependencies=[Reader], summary="Groups of dead letters")
@@ -159,19 +154,11 @@ def _details(found: GroupDetails, example: Letter | None) -> Response:
 
 
 def _why(body: Any) -> Why:
-    return _read(Why, body)
+    return as_model(Why, body)
 
 
 def _why_ignored(body: Any) -> Why:
-    return _read(WhyIgnored, body)
-
-
-def _read(model: type[Why], body: Any) -> Why:
-    try:
-        return model.model_validate(body)
-    except ValidationError as error:
-        errors, total = field_errors(error), error.error_count()
-        raise Problem(422, "invalid", "the request is not valid", errors, total=total) from error
+    return as_model(WhyIgnored, body)
 
 
 def _invalid(field: str, message: str) -> Problem:

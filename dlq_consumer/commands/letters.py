@@ -90,7 +90,7 @@ def _print(shown: dict[str, Any]) -> None:
     names = (
         "id", "queue", "dead_letter_queue", "target", "reason", "detail", "state", "task", "job_id",
         "message_id", "group", "dead_at", "stored_at", "body_size", "body_sha256",
-        "possible_duplicate", "duplicate_of", "replay_of",
+        "possible_duplicate", "duplicate_of", "replay_of", "imported_from",
     )  # fmt: skip
     printing.fields([(name, shown[name]) for name in names if shown[name] is not None])
     if shown["job"]:
@@ -111,3 +111,6 @@ def _print(shown: dict[str, Any]) -> None:
             f"replay {item['replay_id']}",
             f"{item['state']} {item['outcome'] or ''} to {item['target']} {item['detail'] or ''}",
         )
+    for step in shown["history"]:
+        told = {name: value for name, value in step.items() if name not in ("action", "by", "at")}
+        printing.block(f"{step['action']} by {step['by']}, {step['at']}", json.dumps(told))

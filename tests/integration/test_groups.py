@@ -18,15 +18,6 @@ ValueError: no"""
 
 
 class Yard(Graveyard):
-    def empty(self) -> None:
-        for queue in ("orders", "mails", "orders.dlq", "mails.dlq"):
-            with self.vhost.channel() as channel:
-                channel.queue_purge(queue)
-        self.database.empty()
-
-    def close(self) -> None:
-        """Nothing of its own."""
-
     def listed_groups(self, *arguments: str) -> list[dict[str, Any]]:
         done = self.dlq_here("groups", "--json", *arguments)
         assert done.exit_code == 0, done.output

@@ -59,6 +59,16 @@ class Graveyard:
             process.wait_for_log("draining orders.dlq")
         return process
 
+    def empty(self) -> None:
+        """For tests that share it: no message and no row is left."""
+        with self.vhost.channel() as channel:
+            for queue in ("orders", "mails", "orders.dlq", "mails.dlq"):
+                channel.queue_purge(queue)
+        self.database.empty()
+
+    def close(self) -> None:
+        """Nothing of its own."""
+
     def dlq(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             console_script(DLQ, *arguments),
