@@ -9,11 +9,13 @@ import click
 from pydantic_settings import BaseSettings
 
 from dlq_consumer.commands.check import check
+from dlq_consumer.commands.completion import completion
 from dlq_consumer.commands.consume import consume
 from dlq_consumer.commands.discarding import discard, restore
 from dlq_consumer.commands.groups import group, groups
 from dlq_consumer.commands.letters import list_letters, show
 from dlq_consumer.commands.replay import replay, replays
+from dlq_consumer.commands.stats import stats
 from dlq_consumer.commands.tail import tail
 from topology import exits
 from topology.errors import WrongSettingsError
@@ -42,9 +44,9 @@ def main(context: click.Context) -> None:
 
 
 COMMANDS = (
-    *(consume, list_letters, show, tail, groups, group, replay, replays),
+    *(consume, list_letters, show, tail, stats, groups, group, replay, replays),
     *(discard, restore),
-    check,
+    *(check, completion),
 )
 for command in COMMANDS:
     main.add_command(command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -113,15 +113,16 @@ class Dossier:
     replay_of: int | None
     marks: Marks
 
-    def as_json(self, *, headers: object, deaths: object, properties: object, body: object) -> dict[str, Any]:
-        """As `Letter.as_json`, with all that the list leaves out."""
-        shown = self.letter.as_json(headers=headers, deaths=deaths)
+    def as_json(self, view: Mapping[str, object]) -> dict[str, Any]:
+        """As `Letter.as_json`, with all that the list leaves out. `view`: of `topology.letter_view`."""
+        shown = self.letter.as_json(headers=view["headers"], deaths=view["deaths"])
         return shown | {
             "target": self.letter.target,
             "exchange": self.letter.exchange,
             "routing_key": self.letter.routing_key,
-            "properties": properties,
-            "body": body,
+            "properties": view["properties"],
+            "header_types": view["header_types"],
+            "body": view["body"],
             "group_details": self.group,
             "job": self.job,
             "replay_of": self.replay_of,

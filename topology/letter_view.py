@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from topology.body_kind import body_kind
 from topology.deaths import deaths
 from topology.wire import MalformedProperties, Properties, split
 from topology.wire_properties import PROPERTY_NAMES
@@ -19,13 +20,25 @@ MAX_SHOWN_DEPTH = 100
 _AMBIGUOUS = re.compile(r"(?<!\\)(\\*+)(?:([\ud800-\udfff])|(?=ud[89a-f][0-9a-f]{2}))")
 
 
+# https://www.rabbitmq.com/amqp-0-9-1-errata, section 3
+_TYPES = {
+    b"t": "bool", b"b": "int8", b"B": "uint8", b"U": "int16", b"s": "int16", b"u": "uint16", b"I": "int32",
+    b"i": "uint32", b"L": "int64", b"l": "int64", b"f": "float", b"d": "double", b"D": "decimal",
+    b"S": "string", b"x": "bytes", b"A": "array", b"T": "timestamp", b"F": "table", b"V": "void",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class LetterView:
-    """What a letter's properties say. `headers` as `topology.wire.readable` spells them."""
+    """What a letter's properties say. `headers` as `topology.wire.readable` spells them.
+
+    `header_types` has the AMQP type of each, in their order; a name that is not UTF-8 is escaped.
+    """
 
     headers: object
     deaths: list[dict[str, object]]
     properties: dict[str, object]
+    header_types: tuple[tuple[str, str], ...] = ()
 
 
 def view_properties(raw: bytes) -> LetterView:
@@ -46,7 +59,11 @@ def view_properties(raw: bytes) -> LetterView:
         }
         for death in deaths(properties)
     ]
-    return LetterView(properties.readable_headers(), history, _others(properties))
+    types = tuple(
+        (entry.key.decode("utf-8", "backslashreplace"), _TYPES.get(entry.value[:1], "unknown"))
+        for entry in properties.headers or ()
+    )
+    return LetterView(properties.readable_headers(), history, _others(properties), types)
 
 
 def _others(properties: Properties) -> dict[str, object]:
@@ -56,6 +73,19 @@ def _others(properties: Properties) -> dict[str, object]:
         if name != "headers" and value is not None:
             shown[name] = properties.text(name) if isinstance(value, bytes) else value
     return shown
+
+
+def view_letter(raw: bytes, body: bytes) -> dict[str, object]:
+    """Everything that a dossier shows of a letter's bytes, by name."""
+    view = view_properties(raw)
+    kind = body_kind(raw, body)
+    return {
+        "headers": view.headers,
+        "deaths": view.deaths,
+        "properties": view.properties,
+        "header_types": view.header_types,
+        "body": view_body(body) | ({} if kind is None else {"kind": kind}),
+    }
 
 
 def view_body(body: bytes) -> dict[str, object]:

@@ -17,7 +17,7 @@ from api.runtime import Runtime
 from storage import letter_pages, letters
 from storage.letter_pages import MAX_PAGE, OTHER_FILTER, Cursor, Page
 from storage.letters import Dossier, Letter, UnknownLetterError
-from topology.letter_view import view_body, view_properties
+from topology.letter_view import view_letter, view_properties
 
 
 def _is_a_cursor(text: str) -> str:
@@ -75,12 +75,7 @@ async def show(letter_id: int, runtime: Context) -> Response:
 
 def dossier_view(found: Dossier) -> Response:
     """All that is known of one letter. Takes long for large ones: for a thread."""
-    view = view_properties(found.letter.properties)
-    return JsonResponse(
-        found.as_json(
-            headers=view.headers, deaths=view.deaths, properties=view.properties, body=view_body(found.body)
-        )
-    )
+    return JsonResponse(found.as_json(view_letter(found.letter.properties, found.body)))
 
 
 def letter_view(letter: Letter) -> dict[str, object]:

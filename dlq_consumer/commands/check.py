@@ -35,6 +35,8 @@ def check(load: Load, running: bool) -> None:
     """One `thing: OK` a line; exit 1 with the next command to run. Starts and changes nothing.
 
     Without --running also: letters that the broker cannot hand on.
+
+    Example, as a container's health check: dlq check --running
     """
     storage, broker = load(StorageSettings), load(TopologySettings)
     management = management_url(broker)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import asyncpg
-from click.testing import CliRunner, Result
+from click.testing import Result
 from pika.adapters.blocking_connection import BlockingChannel
 
-from dlq_consumer.cli import main
 from tests.support import background
 from tests.support.databases import Database
+from tests.support.dlq_here import dlq_here
 from tests.support.processes import Process, Processes, clean_environment, console_script
 from tests.support.small_topology import TOPOLOGY
 from tests.support.vhosts import Vhost
@@ -82,9 +80,7 @@ class Graveyard:
 
     def dlq_here(self, *arguments: str) -> Result:
         """The same command without a process of its own, where the test is about what it prints."""
-        strangers = dict.fromkeys(name for name in os.environ if name.startswith("REDRIVE_"))
-        with contextlib.chdir(self.processes.directory):  # no .env of the checkout is read
-            return CliRunner(env=strangers | self.settings).invoke(main, arguments)
+        return dlq_here(self.settings, self.processes.directory, *arguments)
 
     def listed(self, *arguments: str) -> list[dict[str, Any]]:
         """`dlq list --json`."""

@@ -15,14 +15,22 @@ LETTERS = (
     " select 1, 'q.dlq', 'q', 'exception', $2, convert_to('body ' || n, 'UTF8'), '', 'q', '', 6, int8send(n),"
     " true, $3, 'g', now() from generate_series(1::bigint, $1) as n"
 )
-
-
-def store(database: Database, count: int = 1, *, task: str = "t", header: str = "") -> None:
-    """`count` letters in one transaction; at the first time `prepare` the database."""
-    database.execute(LETTERS, count, properties(headers={"h": header}).encode(), task)
+_ONE = LETTERS.replace("convert_to('body ' || n, 'UTF8')", "$4::bytea").replace(
+    " 6,", " octet_length($4::bytea),"
+)
 
 
 def prepare(database: Database) -> None:
     """The session and the group that the letters belong to."""
     for statement in PREPARE:
         database.execute(statement)
+
+
+def store(database: Database, count: int = 1, *, task: str = "t", header: str = "") -> None:
+    """`count` letters in one transaction."""
+    database.execute(LETTERS, count, properties(headers={"h": header}).encode(), task)
+
+
+def store_as(database: Database, raw: bytes, body: bytes) -> None:
+    """One letter of these bytes."""
+    database.execute(_ONE, 1, raw, "t", body)
