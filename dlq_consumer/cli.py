@@ -8,6 +8,7 @@ from typing import TypeVar
 import click
 from pydantic_settings import BaseSettings
 
+from dlq_consumer.commands.alerts import alerts
 from dlq_consumer.commands.check import check
 from dlq_consumer.commands.completion import completion
 from dlq_consumer.commands.consume import consume
@@ -46,7 +47,7 @@ def main(context: click.Context) -> None:
 COMMANDS = (
     *(consume, list_letters, show, tail, stats, groups, group, replay, replays),
     *(discard, restore),
-    *(check, completion),
+    *(alerts, check, completion),
 )
 for command in COMMANDS:
     main.add_command(command)

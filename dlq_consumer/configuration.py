@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlq_consumer.alerting import Webhook
+from dlq_consumer.channels.channel import Channel
 from dlq_consumer.settings import AlertSettings, ConsumerSettings
+from storage.alert_rules import AlertPolicy, Route
 from storage.settings import StorageSettings
 from topology.names import dead_letter_queues
 from topology.settings import TopologySettings
@@ -23,6 +24,7 @@ class Configuration:
     topology: Topology
     consumer: ConsumerSettings
     alerts: AlertSettings
+    channels: tuple[Channel, ...]
 
     @property
     def queues(self) -> tuple[Place, ...]:
@@ -32,8 +34,11 @@ class Configuration:
         return tuple(dict.fromkeys((*own, *self.broker.watched)))
 
     @property
-    def webhook(self) -> Webhook | None:
-        url, secret = self.alerts.webhook_url, self.alerts.webhook_secret
-        if url is None or secret is None:
-            return None
-        return Webhook(url.get_secret_value(), secret.get_secret_value(), self.alerts.timeout_s)
+    def alert_policy(self) -> AlertPolicy:
+        given = self.alerts
+        return AlertPolicy(
+            given.silence_seconds,
+            given.rate_letters,
+            given.rate_seconds,
+            tuple(Route(channel.name, channel.takes_resolved) for channel in self.channels),
+        )

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 
 from dlq_consumer.classify import classify, quarantined, quarantined_bytes
 from dlq_consumer.reading import Reading, read
-from storage.intake import AlertPolicy, JobFacts, NewLetter, RefusedError, open_batch
+from storage.alert_rules import AlertPolicy
+from storage.intake import JobFacts, NewLetter, RefusedError, open_batch
 from storage.pool import Pool
 from storage.sessions import Session
 from storage.worker_tasks import known

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from dlq_consumer.alert_watch import AlertWatch
 from dlq_consumer.alerting import AlertDispatcher
 from dlq_consumer.batches import BatchLimits
 from dlq_consumer.configuration import Configuration
@@ -23,7 +24,6 @@ from dlq_consumer.ways import Ways
 from storage.abandoned import bury_abandoned
 from storage.errors import DatabaseAwayError, translate
 from storage.group_counts import fold
-from storage.intake import AlertPolicy
 from storage.pool import Pool, open_pool, wait_for_database
 from storage.sessions import Locks, open_locks
 from storage.settings import StorageSettings
@@ -59,9 +59,10 @@ class Service:
         loop.add_signal_handler(signal.SIGTERM, self.stop)
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         settings = self._configuration
-        if settings.webhook is None:
+        if not settings.channels:
             log.warning(
-                "no REDRIVE_ALERT_WEBHOOK_URL: alerts are written down and go nowhere",
+                "no channel (REDRIVE_ALERT_WEBHOOK_URL, REDRIVE_ALERT_APPRISE_URLS, REDRIVE_SENTRY_DSN):"
+                " alerts are written down and go nowhere",
                 extra={"action": "no_alert_channel"},
             )
         ways = Ways(settings.broker.address, NAME)
@@ -78,6 +79,8 @@ class Service:
                     backoff.reset()
         finally:
             await ways.close()
+            for channel in settings.channels:
+                await channel.close()
         log.info("stopped", extra={"action": "stopped"})
         return self._interrupted
 
@@ -97,10 +100,13 @@ class Service:
 
     async def _work(self, pool: Pool, locks: Locks, ways: Ways) -> None:
         settings = self._configuration
-        webhook = settings.webhook
-        dispatcher = AlertDispatcher(pool, webhook) if webhook is not None else None
-        policy = AlertPolicy(settings.alerts.silence_seconds, has_channel=dispatcher is not None)
-        wake = dispatcher.wake if dispatcher is not None else _nothing
+        policy = settings.alert_policy
+        dispatchers = [AlertDispatcher(pool, channel) for channel in settings.channels]
+
+        def wake() -> None:
+            for dispatcher in dispatchers:
+                dispatcher.wake()
+
         limits = BatchLimits(settings.consumer.batch_letters, settings.consumer.batch_ms / 1000)
         executor = ReplayExecutor(
             pool,
@@ -126,8 +132,14 @@ class Service:
         ending = [*drains, _as_long_as_possible("replays", locks, executor.run)]
         watch = StuckWatch(settings.management_url, settings.broker.address.vhost)
         endless = [locks.watch(), watch.run(), _as_long_as_possible("sweep", locks, lambda: _sweep(pool))]
-        if dispatcher is not None:
-            endless.append(_as_long_as_possible("alerts", locks, dispatcher.run))
+        alert_watch = AlertWatch(
+            pool, policy, settings.management_url, settings.queues,
+            no_consumer_s=settings.alerts.no_consumer_s, oldest_s=settings.alerts.oldest_s, on_alert=wake,
+        )  # fmt: skip
+        endless += [
+            _as_long_as_possible("alerts", locks, run)
+            for run in (alert_watch.run, *(dispatcher.run for dispatcher in dispatchers))
+        ]
         await self._supervise(
             [asyncio.ensure_future(task) for task in ending],
             [asyncio.ensure_future(task) for task in endless],
@@ -223,7 +235,3 @@ async def _close(pool: Pool) -> None:
 
 def _say(text: str) -> None:
     log.warning(text, extra={"action": "database_wait"})
-
-
-def _nothing() -> None:
-    """No dispatcher to wake."""

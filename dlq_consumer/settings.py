@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, HttpUrl, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AliasChoices, Field, HttpUrl, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
 class ConsumerSettings(BaseSettings):
@@ -37,7 +37,7 @@ class ConsumerSettings(BaseSettings):
 
 
 class AlertSettings(BaseSettings):
-    """Where alerts go. Without a URL they are only written down."""
+    """What alerts, and where alerts go. Without a channel they are only written down."""
 
     model_config = SettingsConfigDict(
         env_prefix="REDRIVE_ALERT_", env_file=".env", extra="ignore", frozen=True
@@ -49,6 +49,37 @@ class AlertSettings(BaseSettings):
         default=3600.0, gt=0, le=31_536_000, description="after so long without a letter a group alerts again"
     )
     timeout_s: float = Field(default=10.0, gt=0, le=60, description="for one delivery")
+    apprise_urls: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+        default=(), description="Apprise's URLs, separated by spaces; each is a channel"
+    )
+    rate_letters: int = Field(
+        default=100, ge=0, le=100_000_000, description="letters of a group in the window alert; 0: never"
+    )
+    rate_seconds: float = Field(default=300.0, ge=1, le=86_400, description="the window")
+    no_consumer_s: float = Field(
+        default=60.0,
+        ge=0,
+        le=86_400,
+        description="a queue without a consumer for so long alerts, 10 at least; 0: never",
+    )
+    oldest_s: float = Field(
+        default=86_400.0,
+        ge=0,
+        le=31_536_000,
+        description="a letter undecided for so long alerts; 0: never",
+    )
+
+    @field_validator("no_consumer_s")
+    @classmethod
+    def _is_longer_than_statistics_are_old(cls, value: float) -> float:
+        if 0 < value < 10:
+            raise ValueError(f"is {value:g}; the broker's statistics are 5 s old: 10 at least, or 0")
+        return value
+
+    @field_validator("apprise_urls", mode="before")
+    @classmethod
+    def _split_on_spaces(cls, value: object) -> object:
+        return tuple(value.split()) if isinstance(value, str) else value
 
     @field_validator("webhook_url")
     @classmethod
@@ -64,3 +95,22 @@ class AlertSettings(BaseSettings):
         ):
             raise ValueError("REDRIVE_ALERT_WEBHOOK_URL is set: set REDRIVE_ALERT_WEBHOOK_SECRET too")
         return self
+
+
+class SentrySettings(BaseSettings):
+    """A Sentry project that gets alerts."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="REDRIVE_", env_file=".env", extra="ignore", frozen=True, populate_by_name=True
+    )
+
+    sentry_dsn: SecretStr | None = Field(
+        default=None,
+        validation_alias=AliasChoices("REDRIVE_SENTRY_DSN", "SENTRY_DSN"),
+        description="gets an event for each alert",
+    )
+
+    @field_validator("sentry_dsn")
+    @classmethod
+    def _empty_is_none(cls, value: SecretStr | None) -> SecretStr | None:
+        return value if value is not None and value.get_secret_value() else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storage.alerts import AlertKind
+from storage.alert_rules import AlertKind
 from storage.pool import AnyConnection
 
 # Version of the rule by which letters are grouped (`dlq_consumer.fingerprint`): raised when that changes.

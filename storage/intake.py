@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
-from storage import alerts, copies, groups, sessions
+from storage import alert_subjects, copies, groups, sessions
 from storage.abandoned import END_ATTEMPTS
+from storage.alert_rules import AlertKind, AlertPolicy
 from storage.copies import Original
 from storage.errors import DRIVER_ERRORS, StorageError, translate
 from storage.groups import Group
@@ -144,14 +145,6 @@ class Intake:
     alerts: int
 
 
-@dataclass(frozen=True)
-class AlertPolicy:
-    """`silence_s`: after so many seconds without a letter, the next one of a group alerts again."""
-
-    silence_s: float
-    has_channel: bool
-
-
 class Batch:
     """An open transaction of one drain session."""
 
@@ -218,14 +211,14 @@ class Batch:
         sightings: Sequence[groups.Sighting],
         policy: AlertPolicy,
     ) -> int:
+        ignored = {seen.fingerprint for seen in sightings if seen.ignored}
+        news: dict[str, AlertKind] = {seen.fingerprint: kind for seen in sightings if (kind := seen.news)}
         first: dict[str, int] = {}
         for id_, letter in letters.items():
             first.setdefault(letter.group.fingerprint, id_)
-        found: list[tuple[str, alerts.AlertKind, int]] = [
-            (seen.fingerprint, kind, first[seen.fingerprint]) for seen in sightings if (kind := seen.news)
-        ]
-        await alerts.raise_alerts(self._connection, found, has_channel=policy.has_channel)
-        return len(found)
+        numbers = Counter(letter.group.fingerprint for letter in letters.values())
+        heard = {print_: number for print_, number in numbers.items() if print_ not in ignored}
+        return await alert_subjects.judge_groups(self._connection, heard, news, first, policy)
 
     async def _settle_jobs(self, letters: Sequence[NewLetter], ids: list[int]) -> None:
         ended: dict[str, tuple[NewLetter, int]] = {}

@@ -15,10 +15,10 @@ _DLQ = ".dlq"
 FOREIGN_DLQ = f"l.dlq <> l.queue || '{_DLQ}'"
 # Nobody has decided on these, or nobody knows what came of it: retention never takes them.
 _WAITING = "l.state IN ('open', 'replaying', 'quarantined')"
-_IN_DOUBT = """(l.state = 'replayed' AND l.id IN (
+IN_DOUBT = """(l.state = 'replayed' AND l.id IN (
     SELECT i.letter_id FROM redrive.replay_items i
     WHERE i.outcome = 'unknown' OR (i.state = 'published' AND i.outcome IS NULL)))"""
-UNDECIDED = f"({_WAITING} OR {_IN_DOUBT})"
+UNDECIDED = f"({_WAITING} OR {IN_DOUBT})"
 
 
 @dataclass(frozen=True)
@@ -131,5 +131,5 @@ def _conditions(wanted: LetterFilter, parameters: Parameters) -> list[tuple[str,
     if wanted.until is not None:
         found.append((f"l.dead_at < {parameters.add(wanted.until)}",))
     if wanted.undecided:
-        found.append((_WAITING, _IN_DOUBT))
+        found.append((_WAITING, IN_DOUBT))
     return found

@@ -100,7 +100,7 @@ def read_settings(kind: type[S]) -> S:
         prefix = kind.model_config.get("env_prefix", "")
         raise WrongSettingsError(
             [
-                f"{prefix}{'_'.join(map(str, problem['loc'])).upper()}: {problem['msg']}"
+                f"{prefix}{'_'.join(map(str, problem['loc'])).upper().removeprefix(prefix)}: {problem['msg']}"
                 if problem["loc"]
                 else problem["msg"]  # about several variables; it names them itself
                 for problem in error.errors(include_url=False, include_input=False)

@@ -8,10 +8,11 @@ import sys
 import click
 
 from dlq_consumer import logs
+from dlq_consumer.channels.configured import WrongChannelError, channels_of
 from dlq_consumer.commands.running import Load, fail, management_url
 from dlq_consumer.configuration import Configuration
 from dlq_consumer.service import Service
-from dlq_consumer.settings import AlertSettings, ConsumerSettings
+from dlq_consumer.settings import AlertSettings, ConsumerSettings, SentrySettings
 from storage.settings import StorageSettings
 from topology import exits
 from topology.errors import InvalidTopologyError
@@ -36,8 +37,13 @@ def consume(load: Load) -> None:
         topology = load_topology(broker)
     except InvalidTopologyError as error:
         fail(str(error), exits.USAGE)
+    alerts = load(AlertSettings)
+    try:
+        channels = channels_of(alerts, load(SentrySettings))
+    except WrongChannelError as error:
+        fail(str(error), exits.USAGE)
     configuration = Configuration(
-        load(StorageSettings), broker, management, topology, load(ConsumerSettings), load(AlertSettings)
+        load(StorageSettings), broker, management, topology, load(ConsumerSettings), alerts, channels
     )
     drained = dead_letter_queues(topology)
     for place in broker.watched:

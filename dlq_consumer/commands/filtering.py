@@ -15,7 +15,7 @@ from storage.times import TIME_FORMS, read_time
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _time(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+def past(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
     try:
         return None if value is None else read_time(value, datetime.now(UTC))
     except ValueError as error:
@@ -30,8 +30,8 @@ _OPTIONS = (
     click.option("--group", help="Fingerprint of the group."),
     click.option("--state", type=click.Choice(STATES), help="What has become of it."),
     click.option("--undecided", is_flag=True, help="Nobody has decided on it, or its outcome is not known."),
-    click.option("--since", callback=_time, metavar="TIME", help=f"Died then or later: {TIME_FORMS}."),
-    click.option("--until", callback=_time, metavar="TIME", help="Died before."),
+    click.option("--since", callback=past, metavar="TIME", help=f"Died then or later: {TIME_FORMS}."),
+    click.option("--until", callback=past, metavar="TIME", help="Died before."),
     click.option("--job", "job_id", help="Id of the job."),
     click.option("--text", help="Stands in the body."),
 )

@@ -30,7 +30,7 @@ from topology import exits
 from topology.letter_view import view_properties
 
 
-def _span(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+def span(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
     try:
         return None if value is None else datetime.now(UTC) + read_span(value)
     except ValueError as error:
@@ -92,7 +92,7 @@ def groups(
 )
 @click.option("--note", "text", help="What there is to say, or why it is decided so.")
 @click.option("--by", help="Who says so (default: the user running this).")
-@click.option("--for", "until", callback=_span, metavar="TIME", help="Ignore it for so long: 2h, 3d, 1w.")
+@click.option("--for", "until", callback=span, metavar="TIME", help="Ignore it for so long: 2h, 3d, 1w.")
 @click.option(
     "--hours",
     type=click.IntRange(1, MAX_HOURS),

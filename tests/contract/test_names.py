@@ -69,7 +69,7 @@ def test_every_table_lives_in_the_schema_redrive() -> None:
 def test_states_of_jobs_and_letters() -> None:
     sql = "".join(
         file.read_text()
-        for file in files("storage").joinpath("migrations").iterdir()
+        for file in sorted(files("storage").joinpath("migrations").iterdir(), key=lambda file: file.name)
         if file.name.endswith(".sql")
     )
 

@@ -73,14 +73,14 @@ def test_a_failing_receiver_gets_it_again_and_the_drain_goes_on(
 def test_a_receiver_that_hangs_holds_up_no_letter(graveyard: Graveyard, sink: RunningSink) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/hook"
-        process = start(graveyard, sink, url, REDRIVE_ALERT_WEBHOOK_TIMEOUT_S="2")
+        process = start(graveyard, sink, url, REDRIVE_ALERT_TIMEOUT_S="2")
         die(graveyard, 1)
         graveyard.until_stored(1)
         for number in range(3):
             die(graveyard, 20, first=1 + 20 * number)
             graveyard.until_stored(21 + 20 * number)
         process.wait_for_log("alert not delivered", 30)
-        assert states(graveyard) == ["pending"]
+        assert states(graveyard) == ["sending"]
         assert process.exit_code is None
 
 
@@ -91,7 +91,7 @@ def test_a_receiver_that_is_down_is_tried_until_it_is_up_also_after_a_crash(
     die(graveyard, 1)
     process.wait_for_log("alert not delivered")
     process.kill()
-    assert states(graveyard) == ["pending"]
+    assert states(graveyard) == ["sending"]
     start(graveyard, sink)
     eventually(lambda: len(sink.client.received()) == 1, 40, "delivered by the next process")
     assert sink.secret not in process.log

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from dlq_consumer.alerting import render, retry_in_s
+from dlq_consumer.alert_message import as_json, text, title
+from dlq_consumer.alerting import retry_in_s
 from dlq_consumer.settings import AlertSettings
 from dlq_consumer.signature import sign
 from storage.alerts import Alert
@@ -32,11 +33,19 @@ def test_the_pauses_double_up_to_five_minutes() -> None:
     assert [retry_in_s(tries) for tries in (1, 2, 3, 4, 9, 10, 400)] == [1, 2, 4, 8, 256, 300, 300]
 
 
+ALERT = Alert(
+    "id", "f", "first_seen", 7, None, WHEN, 1,
+    "f", "q", "t", "exception", "ValueError", "a.py:f", 3, WHEN, WHEN,
+)  # fmt: skip
+
+
 def test_the_body_names_the_group() -> None:
-    alert = Alert("id", "first_seen", 7, 1, "f", "q", "t", "exception", "ValueError", "a.py:f", 3, WHEN, WHEN)
-    assert json.loads(render(alert, WHEN)) == {
+    assert as_json(ALERT, WHEN) == {
         "id": "id",
         "kind": "first_seen",
+        "subject": "f",
+        "title": "Redrive: a new group of dead letters: ValueError in t, queue q",
+        "detail": None,
         "group": {
             "fingerprint": "f",
             "queue": "q",
@@ -49,8 +58,27 @@ def test_the_body_names_the_group() -> None:
             "last_seen": WHEN.isoformat(),
         },
         "letter_id": 7,
+        "raised_at": WHEN.isoformat(),
         "sent_at": WHEN.isoformat(),
     }
+
+
+def test_of_what_is_no_group_the_body_names_the_subject() -> None:
+    alert = Alert("id", "oldest_undecided", "oldest_undecided", 7, "letter 7 has waited", WHEN, 1)
+    body = as_json(alert, WHEN)
+    assert (body["group"], body["subject"], body["detail"]) == (
+        None,
+        "oldest_undecided",
+        "letter 7 has waited",
+    )
+    assert text(alert).splitlines() == ["detail: letter 7 has waited", "letter: dlq show 7", "alert: id"]
+
+
+def test_a_name_in_a_letter_adds_no_line_to_a_title_or_text() -> None:
+    alert = replace(ALERT, task="t\nBcc: everyone@example.com", exception_type="E\x1b[31m")
+    assert "\n" not in title(alert)
+    assert "\x1b" not in title(alert) + text(alert)
+    assert not any(line.startswith("Bcc") for line in text(alert).splitlines())
 
 
 @pytest.mark.parametrize("secret", [None, SecretStr("")])

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
-from dlq_consumer.settings import ConsumerSettings
+from dlq_consumer.settings import AlertSettings, ConsumerSettings
 from storage.settings import StorageSettings
 from tests.unit.test_env_example import settings_classes
 from topology.errors import WrongSettingsError
@@ -59,6 +59,7 @@ def test_two_that_contradict_each_other_are_refused(
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
+        (AlertSettings, {"no_consumer_s": 9}),
         (StorageSettings, {"database_url": "postgresql+psycopg2://h/x"}),
         (StorageSettings, {"database_url": "postgresql://h"}),
         (TopologySettings, {"amqp_url": "amqp://h//"}),

@@ -1,0 +1,41 @@
+"""The channels that the settings name."""
+
+from __future__ import annotations
+
+from dlq_consumer.channels.apprise_url import AppriseUrl
+from dlq_consumer.channels.channel import Channel
+from dlq_consumer.channels.sentry import Dsn, Sentry
+from dlq_consumer.channels.webhook import Webhook
+from dlq_consumer.settings import AlertSettings, SentrySettings
+
+
+class WrongChannelError(ValueError):
+    """A setting names a channel that cannot be. Quotes no secret."""
+
+
+def channels_of(alerts: AlertSettings, sentry: SentrySettings) -> tuple[Channel, ...]:
+    """In the order webhook, Apprise, Sentry.
+
+    Raises:
+        WrongChannelError: names the setting.
+    """
+    found: list[Channel] = []
+    if alerts.webhook_url is not None and alerts.webhook_secret is not None:
+        found.append(
+            Webhook(
+                alerts.webhook_url.get_secret_value(),
+                alerts.webhook_secret.get_secret_value(),
+                alerts.timeout_s,
+            )
+        )
+    try:
+        for number, url in enumerate(alerts.apprise_urls, start=1):
+            found.append(AppriseUrl(url.get_secret_value(), number, alerts.timeout_s))
+    except ValueError as error:
+        raise WrongChannelError(f"REDRIVE_ALERT_APPRISE_URLS: {error}") from None
+    try:
+        if sentry.sentry_dsn is not None:
+            found.append(Sentry(Dsn.parse(sentry.sentry_dsn.get_secret_value()), alerts.timeout_s))
+    except ValueError as error:
+        raise WrongChannelError(f"REDRIVE_SENTRY_DSN: {error}") from None
+    return tuple(found)
