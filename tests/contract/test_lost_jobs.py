@@ -140,11 +140,13 @@ async def test_a_lost_worker_that_comes_back_after_all_completes_nothing(
     assert await claims.renew(connection, [(held, None)], lease_s=30) == set()
 
 
+@pytest.mark.parametrize(("of_the_letter", "left_alone"), [(None, False), (1, False), (2, True), (3, True)])
 async def test_a_job_whose_message_is_a_dead_letter_is_left_to_the_dead_letter_consumer(
-    connection: asyncpg.Connection,
+    connection: asyncpg.Connection, of_the_letter: int | None, left_alone: bool
 ) -> None:
+    """The letter of an earlier generation is that of a message that was replayed since."""
     held = await running(connection)
-    await silent(connection, held, SILENT_S + 5, payload=b"{}")
+    await silent(connection, held, SILENT_S + 5, payload=b"{}", generation=2)
     await connection.execute(
         "insert into redrive.drain_sessions (cluster, vhost, queue, consumer) values ('c', '/', 'q', 'me')"
     )
@@ -152,12 +154,13 @@ async def test_a_job_whose_message_is_a_dead_letter_is_left_to_the_dead_letter_c
     await connection.execute(
         "insert into redrive.dead_letters (session_id, dlq, queue, reason, state, properties, body, exchange,"
         " routing_key, body_sha256, body_size, identity, has_identity, job_id, generation, fingerprint)"
-        " select max(id), 'q.dlq', 'q', 'delivery_limit', 'open', '', '', '', '', '', 0, '', false, $1, 1,"
+        " select max(id), 'q.dlq', 'q', 'delivery_limit', 'open', '', '', '', '', '', 0, '', false, $1, $2,"
         " 'f'"
         " from redrive.drain_sessions",
         held.job_id,
+        of_the_letter,
     )
-    assert await look(connection) == []
+    assert (await look(connection) == []) is left_alone
 
 
 async def test_two_workers_that_look_at_once_find_a_job_once(
