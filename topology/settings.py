@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, HttpUrl, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -100,12 +101,20 @@ def read_settings(kind: type[S]) -> S:
         prefix = kind.model_config.get("env_prefix", "")
         raise WrongSettingsError(
             [
-                f"{prefix}{'_'.join(map(str, problem['loc'])).upper().removeprefix(prefix)}: {problem['msg']}"
-                if problem["loc"]
-                else problem["msg"]  # about several variables; it names them itself
+                _words(kind, prefix, problem)
                 for problem in error.errors(include_url=False, include_input=False)
             ]
         ) from None
+
+
+def _words(kind: type[BaseSettings], prefix: str, problem: Mapping[str, Any]) -> str:
+    if not problem["loc"]:
+        return str(problem["msg"])  # about several variables; it names them itself
+    variable = f"{prefix}{'_'.join(map(str, problem['loc'])).upper().removeprefix(prefix)}"
+    field = kind.model_fields.get(str(problem["loc"][0]))
+    if problem["type"] != "missing" or field is None:
+        return f"{variable}: {problem['msg']}"
+    return f"{variable}: not set, in the environment or in .env: {field.description}"
 
 
 def load_topology(settings: NamedTopology) -> Topology:

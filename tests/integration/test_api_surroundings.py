@@ -156,7 +156,7 @@ def test_a_missing_setting_is_named(processes: Processes) -> None:
     process = processes.start("api", [sys.executable, "-m", "uvicorn", "api.app:app", "--port", "0"], {})
     assert process.wait() == 2
     for name in ("REDRIVE_DATABASE_URL", "REDRIVE_AMQP_URL"):
-        assert f"{name}: Field required" in process.log
+        assert f"{name}: not set, in the environment or in .env: " in process.log
 
 
 def test_an_unmigrated_database_is_waited_for_and_the_command_is_told(

@@ -166,7 +166,8 @@ def test_an_unsafe_task_is_refused_by_name_and_setting(work: Work, tmp_path: Pat
             ("--pool", "threads", "--max-tasks-per-child", "5"),
             "max_tasks_per_child does nothing",
         ),
-        (("-Q", "wokr"), "wokr"),
+        (("-Q", "wokr"), "-Q or -X: queue 'wokr' is not in the topology; there are: work"),
+        (("-X", "wokr"), "-Q or -X: queue 'wokr' is not in the topology; there are: work"),
         (("--time-limit", "60"), "--time-limit is 60 s, and would have no effect"),
     ],
 )
@@ -174,6 +175,7 @@ def test_an_unsafe_option_is_refused(work: Work, arguments: tuple[str, ...], sai
     worker = work.start(*arguments, ready=False)
     assert worker.wait(30) != 0
     assert said in worker.log
+    assert "Traceback" not in worker.log
 
 
 @pytest.mark.parametrize(

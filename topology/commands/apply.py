@@ -46,7 +46,7 @@ def apply_command(wait_s: float) -> None:
         except (BrokerUnreachableError, ManagementUnreachableError) as error:
             if time.monotonic() >= deadline:
                 fail("apply", error, exits.FAILED)
-            click.echo(f"waiting for the broker: {error}", err=True)
+            click.echo(f"waiting for the broker: {error}; is it up, and its URL right?", err=True)
             time.sleep(min(RETRY_S, max(deadline - time.monotonic(), 0)))
         except ConflictError as error:
             fail("apply", f"{error}\nNothing was deleted. Run: topology migrate", exits.CONFLICT)
