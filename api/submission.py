@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from api.json_text import MAX_NAME, encode, shortened
 from api.problems import FieldError, Problem, field_errors
 from topology.errors import UnknownJobTypeError
+from topology.payloads import validated
 from topology.spec import JobType, Topology
 
 KEY_HEADER = "Idempotency-Key"
@@ -99,25 +100,11 @@ def _job_type(topology: Topology, body: dict[str, Any], errors: list[FieldError]
 def _complete(job: JobType, payload: dict[str, Any]) -> dict[str, Any]:
     """The payload, checked by the job type's model, with its defaults filled in."""
     try:
-        model = _validated(job, payload)
+        model = validated(job, payload)
     except ValidationError as error:
         raise _invalid(field_errors(error, "payload"), error.error_count()) from error
     unset = set(type(model).model_fields) - model.model_fields_set
     return {**payload, **model.model_dump(mode="json", include=unset, by_alias=True)}
-
-
-def _validated(job: JobType, payload: dict[str, Any]) -> Any:
-    """By JSON's rules: a strict model still takes a datetime from a string.
-
-    Except where pydantic's parser refuses what is JSON, a lone surrogate: Python's rules then name
-    the field, or take it where anything goes.
-    """
-    try:
-        return job.payload.model_validate_json(encode(payload))
-    except ValidationError as error:
-        if error.error_count() != 1 or error.errors(include_url=False)[0]["type"] != "json_invalid":
-            raise
-    return job.payload.model_validate(payload)
 
 
 def _bad_key(field: str, message: str) -> Problem:

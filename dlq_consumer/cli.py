@@ -13,6 +13,7 @@ from dlq_consumer.commands.check import check
 from dlq_consumer.commands.completion import completion
 from dlq_consumer.commands.consume import consume
 from dlq_consumer.commands.discarding import discard, restore
+from dlq_consumer.commands.editing import edit_letter
 from dlq_consumer.commands.groups import group, groups
 from dlq_consumer.commands.letters import list_letters, show
 from dlq_consumer.commands.replay import replay, replays
@@ -46,7 +47,7 @@ def main(context: click.Context) -> None:
 
 COMMANDS = (
     *(consume, list_letters, show, tail, stats, groups, group, replay, replays),
-    *(discard, restore),
+    *(edit_letter, discard, restore),
     *(alerts, check, completion),
 )
 for command in COMMANDS:

@@ -19,7 +19,10 @@ MAX_HEX_BYTES = 1_024
 
 def print_dossier(shown: Mapping[str, Any]) -> None:
     """What `Dossier.as_json` has, the questions of an operator first: what, why, tried how, sent again?"""
-    printing.fields([(name, shown[name]) for name in _NAMES if shown[name] is not None])
+    pairs = [(name, shown[name]) for name in _NAMES if shown[name] is not None]
+    if shown["redacted"]:
+        pairs.append(("redacted", ", ".join(shown["redacted"])))
+    printing.fields(pairs)
     if shown["job"]:
         printing.block("job", " ".join(f"{name}={value}" for name, value in shown["job"].items()))
     deaths = [f"{death['time'] or 'at no known time'}  {death['words']}" for death in shown["deaths"]]
@@ -33,7 +36,9 @@ def print_dossier(shown: Mapping[str, Any]) -> None:
     printing.block("headers", "\n".join(_headers(shown["headers"], shown["header_types"])) or "none")
     properties = [f"{name}: {json.dumps(value)}" for name, value in shown["properties"].items()]
     printing.block("properties", "\n".join(properties) or "none")
-    _body(shown["body"], shown["body_size"])
+    _body("body", shown["body"], shown["body_size"])
+    if edit := shown["edit"]:
+        _body(f"edit {edit['id']}, which a replay sends, body", edit["body"], edit["body_size"])
     for item in shown["replays"]:
         printing.block(
             f"replay {item['replay_id']} by {item['requested_by']}",
@@ -54,10 +59,10 @@ def _headers(headers: Any, types: Sequence[tuple[str, str]]) -> list[str]:
     ]
 
 
-def _body(body: Mapping[str, Any], size: int) -> None:
+def _body(name: str, body: Mapping[str, Any], size: int) -> None:
     kind, value = next(iter(body.items()))
     notes = [body.get("kind"), f"{size} bytes", "cut" if body.get("truncated") else None]
-    title = f"body ({', '.join([kind, *(note for note in notes if note)])})"
+    title = f"{name} ({', '.join([kind, *(note for note in notes if note)])})"
     if kind == "hex":
         text = _dump(bytes.fromhex(value), size)
     else:

@@ -10,7 +10,7 @@ import asyncpg
 
 from storage import letter_actions
 from storage.errors import translate
-from storage.letter_actions import MAX_NOTE, MOST_LETTERS, ActionRefusedError, Refusal
+from storage.letter_actions import MAX_NOTE, MOST_LETTERS, ActionRefusedError, Refusal, is_copy
 from storage.letter_filter import LetterFilter, Parameters, where
 from storage.pool import AnyConnection, Pool, lend
 
@@ -118,7 +118,7 @@ async def restore(pool: Pool | AnyConnection, letter_ids: Sequence[int], *, by: 
             refusals = _missing(ids, rows)
             for row in rows:
                 if row["duplicate_of"] is not None:
-                    refusals.append(Refusal(row["id"], _copy(row)))
+                    refusals.append(Refusal(row["id"], is_copy(row["duplicate_of"])))
                 elif row["state"] != "discarded":
                     refusals.append(Refusal(row["id"], f"is {row['state']} and not discarded"))
             if refusals:
@@ -155,7 +155,7 @@ async def _unfit(connection: AnyConnection, rows: Sequence[asyncpg.Record]) -> d
 
 def _why_not(row: asyncpg.Record, replays: asyncpg.Record | None) -> str | None:
     if row["duplicate_of"] is not None:
-        return _copy(row)
+        return is_copy(row["duplicate_of"])
     if replays is not None and replays["outstanding"] is not None:
         return f"is in replay {replays['outstanding']}, which is not over"
     if row["state"] in ("open", "quarantined"):
@@ -165,10 +165,6 @@ def _why_not(row: asyncpg.Record, replays: asyncpg.Record | None) -> str | None:
             None if replays is not None and replays["doubtful"] else "was replayed, and its outcome is known"
         )
     return f"is {row['state']} already" if row["state"] == "discarded" else f"is {row['state']}"
-
-
-def _copy(row: asyncpg.Record) -> str:
-    return f"is a duplicate of letter {row['duplicate_of']}: what is done with that one goes for both"
 
 
 def _kind(why: str) -> str:

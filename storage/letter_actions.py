@@ -15,7 +15,7 @@ from storage.times import shown_time
 MAX_NAME, MAX_NOTE = 200, 4_000
 MOST_LETTERS = 100_000
 
-_HAS_ACTIONS = "SELECT to_regclass('redrive.letter_actions') IS NOT NULL"
+HAS_ACTIONS = "SELECT to_regclass('redrive.letter_actions') IS NOT NULL"
 _NOTE = """
 INSERT INTO redrive.letter_actions (letter_id, action, by, details)
 SELECT t.id, $1, $2, t.details::jsonb FROM unnest($3::bigint[], $4::text[]) AS t (id, details)
@@ -60,9 +60,14 @@ class Marks:
     imported_from: int | None = None
 
 
+def is_copy(of: int) -> str:
+    """Why nothing is done with a copy of letter `of` alone."""
+    return f"is a duplicate of letter {of}: what is done with that one goes for both"
+
+
 async def require(connection: Pool | AnyConnection) -> None:
     """Raise MigrationError on the schema of the release before, which keeps no record of actions."""
-    if not await connection.fetchval(_HAS_ACTIONS):
+    if not await connection.fetchval(HAS_ACTIONS):
         raise MigrationError("this needs the schema of this release. Run: storage migrate")
 
 
@@ -77,7 +82,7 @@ async def note(
 
 async def marks(connection: Pool | AnyConnection, letter_id: int) -> Marks:
     """Of one letter. To be called inside `translate`."""
-    if not await connection.fetchval(_HAS_ACTIONS):
+    if not await connection.fetchval(HAS_ACTIONS):
         return Marks()
     found = await connection.fetch(_HISTORY, letter_id)
     row = await connection.fetchrow(_MARKS, letter_id)

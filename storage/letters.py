@@ -10,10 +10,11 @@ from typing import Any
 
 import asyncpg
 
-from storage import letter_actions
+from storage import letter_actions, letter_edits
 from storage.attempts import AttemptRow, of_jobs
 from storage.errors import StorageError, translate
 from storage.letter_actions import Marks
+from storage.letter_edits import StoredEdit
 from storage.pool import AnyConnection, Pool
 from storage.times import shown_time
 
@@ -112,11 +113,24 @@ class Dossier:
     job: dict[str, Any] | None
     replay_of: int | None
     marks: Marks
+    edit: StoredEdit | None
+    sent_edits: dict[str, int]
 
-    def as_json(self, view: Mapping[str, object]) -> dict[str, Any]:
-        """As `Letter.as_json`, with all that the list leaves out. `view`: of `topology.letter_view`."""
+    def to_send(self, *, original: bool = False) -> tuple[bytes, bytes]:
+        """Properties and body that a replay starts from: those of the edit in force, unless `original`."""
+        if self.edit is None or original:
+            return self.letter.properties, self.body
+        return self.edit.properties, self.edit.body
+
+    def as_json(
+        self, view: Mapping[str, object], edited: Mapping[str, object] | None = None
+    ) -> dict[str, Any]:
+        """As `Letter.as_json`, with all that the list leaves out. Both views: of `topology.letter_view`."""
         shown = self.letter.as_json(headers=view["headers"], deaths=view["deaths"])
+        bytes_of_edit = {name: edited[name] for name in ("headers", "properties", "body")} if edited else {}
         return shown | {
+            "replays": [each | {"edit": self.sent_edits.get(each["token"])} for each in self.letter.replays],
+            "edit": None if self.edit is None else self.edit.as_json() | bytes_of_edit,
             "target": self.letter.target,
             "exchange": self.letter.exchange,
             "routing_key": self.letter.routing_key,
@@ -155,9 +169,20 @@ async def dossier(pool: Pool | AnyConnection, letter_id: int) -> Dossier:
         job = await pool.fetchrow(_JOB_STATE, letter.job_id) if letter.job_id is not None else None
         replay_of = await pool.fetchval(_REPLAY_OF, letter_id)
         marks = await letter_actions.marks(pool, letter_id)
+        edit = (await letter_edits.newest(pool, [letter_id])).get(letter_id)
+        sent_edits = await letter_edits.sent_of(pool, letter_id)
     if body is None or group is None:
         raise UnknownLetterError(f"dead letter {letter_id} was deleted just now")
-    return Dossier(letter, body, _plain(group), _plain(job) if job is not None else None, replay_of, marks)
+    return Dossier(
+        letter,
+        body,
+        _plain(group),
+        _plain(job) if job is not None else None,
+        replay_of,
+        marks,
+        edit,
+        sent_edits,
+    )
 
 
 async def with_histories(pool: Pool | AnyConnection, rows: Sequence[asyncpg.Record]) -> list[Letter]:

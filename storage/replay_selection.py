@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage.errors import translate
+from storage.letter_edits import why_not_sent
 from storage.letter_filter import LetterFilter, Parameters, where
 from storage.pool import AnyConnection, Pool, lend
 
@@ -21,7 +22,7 @@ _WHY_NOT = """CASE
         THEN 'another replay is outstanding'
     WHEN j.id IS NOT NULL AND EXISTS (SELECT 1 FROM redrive.dead_letters n WHERE n.job_id = l.job_id
         AND n.id > l.id AND n.state = 'open' AND n.duplicate_of IS NULL AND n.target IS NOT NULL)
-        THEN 'a newer letter is of the same job' END"""
+        THEN 'a newer letter is of the same job' """
 _MATCHING = "FROM redrive.dead_letters l LEFT JOIN redrive.jobs j ON j.id = l.job_id WHERE "
 
 
@@ -50,14 +51,16 @@ async def survey(pool: Pool | AnyConnection, wanted: LetterFilter) -> Selection:
         DatabaseAwayError: Postgres cannot be reached.
     """
     values = Parameters()
-    statement = (
-        f"SELECT why, target, task, reason, count(*) AS n FROM (SELECT {_WHY_NOT} AS why, l.target, l.task,"  # noqa: S608
-        f" l.reason {_MATCHING}{where(wanted, values)}) s GROUP BY 1, 2, 3, 4 ORDER BY n DESC, 2, 3, 4"
-    )
     fit: dict[tuple[str, str | None, str], int] = {}
     left_out: dict[str, int] = {}
     with translate("survey letters for a replay"):
         async with lend(pool) as connection:
+            why_not = await _why_not(connection)
+            statement = (
+                f"SELECT why, target, task, reason, count(*) AS n FROM (SELECT {why_not} AS why,"  # noqa: S608
+                f" l.target, l.task, l.reason {_MATCHING}{where(wanted, values)}) s"
+                " GROUP BY 1, 2, 3, 4 ORDER BY n DESC, 2, 3, 4"
+            )
             for row in await connection.fetch(statement, *values.values):
                 if row["why"] is None:
                     fit[row["target"], row["task"], row["reason"]] = row["n"]
@@ -73,10 +76,14 @@ async def fit_letters(pool: Pool | AnyConnection, wanted: LetterFilter, *, limit
         DatabaseAwayError: Postgres cannot be reached.
     """
     values = Parameters()
-    statement = (
-        f"SELECT l.id {_MATCHING}{where(wanted, values)} AND ({_WHY_NOT}) IS NULL"
-        f" ORDER BY l.id LIMIT {values.add(limit)}"
-    )
     with translate("select letters for a replay"):
         async with lend(pool) as connection:
+            statement = (
+                f"SELECT l.id {_MATCHING}{where(wanted, values)} AND ({await _why_not(connection)}) IS NULL"
+                f" ORDER BY l.id LIMIT {values.add(limit)}"
+            )
             return [row["id"] for row in await connection.fetch(statement, *values.values)]
+
+
+async def _why_not(connection: AnyConnection) -> str:
+    return f"{_WHY_NOT}{await why_not_sent(connection)} END"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from storage import letter_edits
 from storage.errors import translate
 from storage.pool import AnyConnection, Pool
 from storage.text import safe_text
@@ -160,6 +161,7 @@ async def stage(pool: Pool, plan: Plan, *, limit: int) -> tuple[list[Outgoing], 
             # Found before the move: a job in any other state than DEAD fails its item.
             states = {row["id"]: row["state"] for row in await connection.fetch(_JOB_STATES, fresh)}
             moved = {row["id"]: row["generation"] for row in await connection.fetch(_NEW_GENERATION, fresh)}
+            edits = await letter_edits.newest(connection, [row["letter_id"] for row in rows])
             outgoing = []
             for row in rows:
                 generation = row["generation"]
@@ -171,13 +173,14 @@ async def stage(pool: Pool, plan: Plan, *, limit: int) -> tuple[list[Outgoing], 
                             connection, row["token"], f"its job {row['job_id']} is {state} and not DEAD"
                         )
                         continue
+                edit = edits.get(row["letter_id"])
                 outgoing.append(
                     Outgoing(
                         row["token"],
                         row["letter_id"],
                         row["target"],
-                        row["properties"],
-                        row["body"],
+                        row["properties"] if edit is None else edit.properties,
+                        row["body"] if edit is None else edit.body,
                         generation,
                         row["was_generation"],
                     )
@@ -185,6 +188,8 @@ async def stage(pool: Pool, plan: Plan, *, limit: int) -> tuple[list[Outgoing], 
             await connection.execute(
                 _PUBLISHING, [item.token for item in outgoing], [item.generation for item in outgoing]
             )
+            tokens = {item.token: edits[item.letter_id].id for item in outgoing if item.letter_id in edits}
+            await letter_edits.sent(connection, tokens)
     return outgoing, len(rows) - len(outgoing)
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from storage import letter_edits
 from storage.errors import StorageError, translate
 from storage.pool import AnyConnection, Pool, lend
 from storage.text import safe_text
@@ -201,9 +202,10 @@ async def _refuse_unfit(
         raise ReplayConflictError(conflicts)
     seen_jobs: dict[str, int] = {}
     refusals = []
+    unsendable = await letter_edits.unsendable(connection, ids)
     for id_ in ids:
         row = rows[id_]
-        if why := _unfit(row) or _second_of_its_job(row, seen_jobs):
+        if why := _unfit(row) or unsendable.get(id_) or _second_of_its_job(row, seen_jobs):
             refusals.append(Refusal(id_, why))
     if refusals:
         raise ReplayRefusedError(refusals)

@@ -122,7 +122,7 @@ def _decode(delivery: Delivery) -> Any:
     if delivery.content_type != JSON:
         # "application/json; charset=utf-8" is refused too: Celery's children would not decode it.
         raise Refused("undecodable", f"content type {delivery.content_type!r}; only {JSON} is accepted")
-    body = delivery.body if delivery.decompressed else _decompress(delivery)
+    body = delivery.body if delivery.decompressed else decompressed_body(delivery)
     encoding = delivery.content_encoding or "utf-8"
     if encoding.lower() not in ("utf-8", "utf8", "us-ascii", "ascii", "binary"):
         raise Refused("undecodable", f"content encoding {encoding!r}; only UTF-8 is accepted")
@@ -149,7 +149,8 @@ def _loads(body: bytes) -> Any:
     return kombu_json.loads(text) if "__" in text or "\\" in text else json.loads(text)
 
 
-def _decompress(delivery: Delivery) -> bytes:
+def decompressed_body(delivery: Delivery) -> bytes:
+    """The body without the compression that Celery names in a header. Raises Refused."""
     method = delivery.headers.get("compression")
     if method is None:
         return delivery.body

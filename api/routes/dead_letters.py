@@ -75,7 +75,8 @@ async def show(letter_id: int, runtime: Context) -> Response:
 
 def dossier_view(found: Dossier) -> Response:
     """All that is known of one letter. Takes long for large ones: for a thread."""
-    return JsonResponse(found.as_json(view_letter(found.letter.properties, found.body)))
+    edited = view_letter(found.edit.properties, found.edit.body) if found.edit else None
+    return JsonResponse(found.as_json(view_letter(found.letter.properties, found.body), edited))
 
 
 def letter_view(letter: Letter) -> dict[str, object]:

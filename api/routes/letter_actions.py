@@ -14,9 +14,18 @@ from api.body import as_model, body_schema, read_json
 from api.problems import FieldError, Problem
 from api.routes.dead_letters import dossier_view
 from api.runtime import Runtime
-from storage import discards, letters
+from storage import discards, letter_edits, letters
 from storage.api_keys import Principal
 from storage.letter_actions import MAX_NOTE, ActionRefusedError
+from storage.letter_edits import NewEdit
+from storage.letters import Dossier, UnknownLetterError
+from topology import editing
+from topology.editing import EditRefusedError
+from topology.json_patch import PatchError, apply
+from topology.letter_document import NoDocumentError
+from topology.messages import Message
+from topology.redaction import parse_paths
+from topology.spec import Topology
 
 Context = Annotated[Runtime, Depends(runtime_of)]
 Operator = Annotated[Principal, Depends(Requires("operate"))]
@@ -40,6 +49,24 @@ class Restore(BaseModel):
     note: Annotated[str, Field(max_length=MAX_NOTE)] = ""
 
 
+class Change(BaseModel):
+    """A JSON Patch (RFC 6902) of `{"args": […], "kwargs": {…}}`, or of the body of what is no task.
+
+    `validate: false` keeps what a worker or the job's model refuses. `original`: of the letter as it came,
+    not of its last edit.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    patch: Annotated[list[Any], Field(max_length=10_000)]
+    validated: Annotated[bool, Field(alias="validate")] = True
+    original: bool = False
+    note: Annotated[str, Field(max_length=MAX_NOTE)] = ""
+
+
+CHANGE = body_schema(
+    Change, {"patch": [{"op": "replace", "path": "/kwargs/amount_cents", "value": 500}], "note": "a typo"}
+)
 DISCARD = body_schema(Discard, {"note": "the old client sent XML"})
 RESTORE = body_schema(Restore, {"note": "needed after all"})
 
@@ -71,10 +98,53 @@ async def restore(letter_id: int, request: Request, runtime: Context, principal:
     return await _shown(letter_id, runtime)
 
 
+@router.post("/dead-letters/{letter_id}/edit", summary="Change what a replay sends", openapi_extra=CHANGE)
+async def edit(letter_id: int, request: Request, runtime: Context, principal: Operator) -> Response:
+    """The letter is kept as it came; the edit has a message id of its own, the same job, and is checked.
+
+    Answers with the letter. 422 when it does not pass, 409 when the letter is not open.
+    """
+    asked = await read_json(request, runtime.config.api.body_limit, _change)
+    found = await _found(letter_id, runtime)
+    topology = runtime.config.topology
+    new = await asyncio.to_thread(_edited, found, asked, topology)
+    last = None if found.edit is None else found.edit.id
+    try:
+        async with runtime.database() as db:
+            await letter_edits.store(db, letter_id, new, by=principal.name, why=asked.note, last=last)
+    except ActionRefusedError as error:
+        raise refused(letter_id, error) from error
+    return await _shown(letter_id, runtime)
+
+
+def _edited(found: Dossier, asked: Change, topology: Topology) -> NewEdit:
+    try:
+        made = editing.edit(
+            Message(*found.to_send(original=asked.original)),
+            lambda document: apply(document, asked.patch),
+            topology=topology,
+            validate=asked.validated,
+            redacted=parse_paths(",".join(found.marks.redacted)),
+        )
+    except PatchError as error:
+        raise Problem(422, "invalid", str(error), [FieldError("patch", str(error))]) from error
+    except EditRefusedError as error:
+        raise Problem(422, "invalid", str(error), [FieldError(*fault) for fault in error.faults]) from error
+    except NoDocumentError as error:
+        raise Problem(409, "not-allowed", f"letter {found.letter.id}: {error}") from error
+    return NewEdit(made.message_id, made.message.properties, made.message.body, made.changes, made.checked)
+
+
+async def _found(letter_id: int, runtime: Runtime) -> Dossier:
+    try:
+        async with runtime.database() as db:
+            return await letters.dossier(db, letter_id)
+    except UnknownLetterError as error:
+        raise Problem(404, "unknown-letter", f"there is no dead letter {letter_id}") from error
+
+
 async def _shown(letter_id: int, runtime: Runtime) -> Response:
-    async with runtime.database() as db:
-        found = await letters.dossier(db, letter_id)
-    return await asyncio.to_thread(dossier_view, found)
+    return await asyncio.to_thread(dossier_view, await _found(letter_id, runtime))
 
 
 def refused(letter_id: int, error: ActionRefusedError) -> Problem:
@@ -91,3 +161,7 @@ def _discard(body: Any) -> Discard:
 
 def _restore(body: Any) -> Restore:
     return as_model(Restore, body)
+
+
+def _change(body: Any) -> Change:
+    return as_model(Change, body)

@@ -80,7 +80,8 @@ def show(load: Load, letter_id: int, as_json: bool) -> None:
         return await letters.dossier(pool, letter_id)
 
     found = with_database(load, read)
-    shown = found.as_json(view_letter(found.letter.properties, found.body))
+    edited = view_letter(found.edit.properties, found.edit.body) if found.edit else None
+    shown = found.as_json(view_letter(found.letter.properties, found.body), edited)
     if as_json:
         printing.json_line(shown)
     else:

@@ -12,8 +12,10 @@ from click.testing import CliRunner, Result
 from dlq_consumer.cli import main
 
 
-def dlq_here(settings: Mapping[str, str], directory: Path, *arguments: str) -> Result:
+def dlq_here(
+    settings: Mapping[str, str], directory: Path, *arguments: str, typed: str | None = None
+) -> Result:
     """No setting of this environment, and no `.env` of the checkout, is read."""
     strangers = dict.fromkeys(name for name in os.environ if name.startswith("REDRIVE_"))
     with contextlib.chdir(directory):
-        return CliRunner(env=strangers | dict(settings)).invoke(main, arguments)
+        return CliRunner(env=strangers | dict(settings)).invoke(main, arguments, typed)

@@ -78,9 +78,9 @@ class Graveyard:
             check=False,
         )
 
-    def dlq_here(self, *arguments: str) -> Result:
+    def dlq_here(self, *arguments: str, typed: str | None = None) -> Result:
         """The same command without a process of its own, where the test is about what it prints."""
-        return dlq_here(self.settings, self.processes.directory, *arguments)
+        return dlq_here(self.settings, self.processes.directory, *arguments, typed=typed)
 
     def listed(self, *arguments: str) -> list[dict[str, Any]]:
         """`dlq list --json`."""
