@@ -33,8 +33,12 @@ def test_news_alerts_and_is_unresolved(news: AlertKind) -> None:
     assert (kind, watch.alerted_at, watch.resolved_at) == (news, after(5), None)
 
 
-def test_the_rate_alerts_once_at_its_threshold() -> None:
+def test_the_rate_alerts_at_its_threshold() -> None:
     assert run(Watch(), (0, 60), (10, 39), (20, 1), (30, 500), (55, 500)) == [(20, "rate")]
+
+
+def test_a_rate_that_stays_high_alerts_once() -> None:
+    assert run(Watch(), *((float(second), 50) for second in range(0, 600, 10))) == [(10, "rate")]
 
 
 def test_letters_leave_the_window() -> None:
@@ -42,8 +46,8 @@ def test_letters_leave_the_window() -> None:
 
 
 def test_a_rate_between_half_and_all_of_the_threshold_is_one_storm() -> None:
-    storm = [(second, 10) for second in range(0, 600, 8)]  # about 75 in each window, after the first burst
-    assert run(Watch(), (0, 100), *storm) == [(0, "rate")]
+    storm = [(float(second), 70) for second in range(0, 600, 40)]  # 70 and 140 in a window, by turns
+    assert run(Watch(), *storm) == [(40, "rate")]
 
 
 def test_a_second_crossing_alerts_after_a_lull() -> None:
