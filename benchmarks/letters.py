@@ -1,8 +1,8 @@
 """How long lists and dossiers take among many dead letters: `python -m benchmarks.letters`.
 
 Fills the table, starts the API, and asks it for pages of 50 by each filter, from the newest on and from deep
-within; and for dossiers. Most letters are decided, few are open; some tasks and exceptions are rare. Prints
-milliseconds of the whole HTTP request. Uses the tests' servers.
+within; for groups; and for dossiers. Most letters are decided, few are open; one queue died out long ago.
+Prints milliseconds of the whole HTTP request. Uses the tests' servers.
 """
 
 from __future__ import annotations
@@ -124,6 +124,8 @@ def requests(letters: int, rounds: int) -> Iterator[tuple[str, str, dict[str, An
             if random.random() < 0.5 and "since" not in query and "until" not in query:  # noqa: S311
                 deep = {"cursor": str(random.randrange(1, letters))}  # noqa: S311
             yield name, "/dead-letters", query | deep
+        yield "groups", "/groups", {}
+        yield "groups by letters", "/groups", {"sort": "letters", "state": "open"}
         yield "show", f"/dead-letters/{random.randrange(1, letters)}", {}  # noqa: S311
 
 

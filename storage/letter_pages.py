@@ -16,7 +16,7 @@ from storage.pool import AnyConnection, Pool, lend
 
 MAX_PAGE = 1_000
 # No index knows text in bytes. A page ends after so many seconds of search, with what was found by then.
-SEARCH_S = 0.03
+SEARCH_S = 0.02
 FIRST_SEARCHED = 100
 # A plan for any value reads through a million letters to find that a queue has none.
 _PLAN_FOR_VALUES = "SET LOCAL plan_cache_mode = force_custom_plan"
