@@ -15,6 +15,7 @@ from tests.support.graveyard import Graveyard, order, plain
 from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
+from topology.headers import DELIVERY_COUNTERS
 from topology.wire import properties, split
 
 OTHER = '[{"op": "replace", "path": "/kwargs/order", "value": "2"}]'
@@ -143,7 +144,8 @@ def test_a_body_that_is_no_task_keeps_all_but_the_change(graveyard: Graveyard) -
     assert graveyard.dlq_here("replay", str(letter["id"])).exit_code == 0
     sent, _, body = graveyard.take("mails")
     assert body == b'{"total": 12345678901234567890.10, "n": 2}'
-    without = sent.without("message_id").without_headers(["redrive-replay"])
+    # RabbitMQ 3.10 counts the first delivery too.
+    without = sent.without("message_id").without_headers(["redrive-replay", *DELIVERY_COUNTERS])
     assert without == properties(headers={"x": 1}, content_type="application/json")
     assert sent.text("message_id") == told["message_id"]
 
