@@ -25,7 +25,7 @@ def load_config() -> Config:
     api, storage = _build(ApiSettings, wrong), _build(StorageSettings, wrong)
     broker = _build(TopologySettings, wrong)
     if broker is not None and broker.management_url is None:
-        wrong.append("REDRIVE_MANAGEMENT_URL: Field required")
+        wrong.append("REDRIVE_MANAGEMENT_URL: not set, in the environment or in .env")
     if wrong or api is None or storage is None or broker is None or broker.management_url is None:
         _refuse(wrong)
     try:

@@ -49,7 +49,8 @@ def with_database(load: Load, work: Callable[[Pool], Awaitable[T]]) -> T:
 def management_url(broker: TopologySettings) -> str:
     """Where stuck letters are looked for; exits 2 when it is not set."""
     if broker.management_url is None:
-        fail("REDRIVE_MANAGEMENT_URL: Field required: stuck letters are seen there only", exits.USAGE)
+        where = "not set, in the environment or in .env: stuck letters are seen there only"
+        fail(f"REDRIVE_MANAGEMENT_URL: {where}", exits.USAGE)
     return broker.management_url.get_secret_value()
 
 
