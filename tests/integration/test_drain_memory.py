@@ -38,7 +38,7 @@ def test_letters_of_any_size_are_held_within_the_bound_while_none_can_be_stored(
     process = graveyard.start(ready=False, REDRIVE_DLQ_HELD_MIB="8")
     with graveyard.holding(LOCK):
         eventually(lambda: graveyard.waits_for(LOCK), 30, "a batch waits")
-        eventually(lambda: all(graveyard.depth(queue) == 0 for queue in DLQS), 30, "all are on their way")
+        eventually(lambda: all(graveyard.depth(queue) == 0 for queue in DLQS), 120, "all are on their way")
         steady: deque[int] = deque(maxlen=20)
 
         def settled() -> bool:

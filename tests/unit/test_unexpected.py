@@ -14,7 +14,7 @@ from workers.unexpected import CALM_S, FEWEST, Containment, UnexpectedError, rec
 
 def test_a_poison_is_dead_lettered_before_its_worker_gives_up() -> None:
     assert recurrences(Topology((QUEUE, replace(QUEUE, name="other", delivery_limit=3)))) == 22
-    assert recurrences(Topology((replace(QUEUE, delivery_limit=3),))) == FEWEST
+    assert recurrences(Topology((replace(QUEUE, delivery_limit=3),))) == max(FEWEST, 5)
 
 
 def test_failures_in_a_row_are_counted_from_the_last_good_message_or_minute() -> None:
