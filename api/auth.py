@@ -76,3 +76,9 @@ def _unauthorized(detail: str, error: str | None = None) -> Problem:
     # RFC 6750, section 3: no error code when no credentials came.
     challenge = CHALLENGE + (f', error="{error}"' if error else "")
     return Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": challenge})
+
+
+# What a route takes: the parts of this process, and the key that asks, which must have a scope.
+Context = Annotated[Runtime, Depends(runtime_of)]
+Reader = Depends(Requires("read"))
+Operator = Annotated[Principal, Depends(Requires("operate"))]

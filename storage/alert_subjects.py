@@ -13,7 +13,7 @@ from storage.alerts import NewAlert, raise_alerts
 from storage.errors import translate
 from storage.letter_filter import IN_DOUBT
 from storage.pool import AnyConnection, Pool, lend
-from storage.schema import off_without_table
+from storage.schema import has_table, off_without_table
 
 # Whoever counts letters holds the groups' locks, so that a subject that is not there yet is nobody else's.
 _LOCK = """
@@ -64,7 +64,6 @@ WHERE l.state IN ('open', 'replaying', 'quarantined') AND l.duplicate_of IS NULL
                             WHERE state = 'ignored' AND (ignored_until IS NULL OR ignored_until > now()))
 ORDER BY l.id LIMIT 1
 """
-_HAS_SUBJECTS = "SELECT to_regclass('redrive.alert_subjects') IS NOT NULL"
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ async def judge_groups(
     """
     if not letters:
         return 0
-    if not await connection.fetchval(_HAS_SUBJECTS):  # the schema of the release before
+    if not await has_table(connection, "alert_subjects"):  # the schema of the release before
         return await raise_alerts(
             connection, [NewAlert(print_, kind, first[print_]) for print_, kind in news.items()], policy
         )

@@ -9,14 +9,13 @@ from datetime import datetime
 from storage.alert_rules import AlertKind, AlertPolicy
 from storage.errors import translate
 from storage.pool import AnyConnection, Pool
-from storage.schema import off_without_table
+from storage.schema import has_table, off_without_table
 from storage.text import safe_text
 
 # A channel that was taken out of the settings leaves its deliveries behind.
 FORGOTTEN = "2 days"
 MAX_DETAIL = 2_000
 
-_HAS_DELIVERIES = "SELECT to_regclass('redrive.alert_deliveries') IS NOT NULL"
 _RAISE = """
 INSERT INTO redrive.alerts (subject, fingerprint, kind, letter_id, detail, state)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[])
@@ -117,7 +116,7 @@ async def raise_alerts(connection: AnyConnection, new: Sequence[NewAlert], polic
     """
     if not new:
         return 0
-    if not await connection.fetchval(_HAS_DELIVERIES):
+    if not await has_table(connection, "alert_deliveries"):
         state = "pending" if policy.routes else "no_channel"
         rows = [(alert.subject, alert.kind, alert.letter_id) for alert in new]
         await connection.execute(_RAISE_AS_BEFORE, *zip(*rows, strict=True), state)

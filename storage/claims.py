@@ -23,11 +23,8 @@ from storage.settings import StorageSettings
 TIMEOUT_S = 10.0
 
 OutcomeKind = Literal["succeeded", "retry", "dead", "crashed", "returned"]
-
-
 # For annotations in packages that do not import the driver.
 Connection = asyncpg.Connection
-
 
 # Every statement here finds its rows by key. Left to itself, the planner reads all of a table of 20,000 rows
 # for a batch of 100 jobs, and keeps doing so with a plan that it made while the table was empty. So a plan

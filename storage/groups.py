@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from storage.alert_rules import AlertKind
 from storage.pool import AnyConnection
+from storage.schema import has_table
 
 # Version of the rule by which letters are grouped (`dlq_consumer.fingerprint`): raised when that changes.
 RULE = 2
@@ -17,7 +18,6 @@ SELECT fingerprint, last_seen < now() - make_interval(secs => $2) AS silent,
        to_regclass('redrive.group_states') IS NOT NULL AS has_states
 FROM redrive.groups WHERE fingerprint = ANY($1::text[]) ORDER BY fingerprint FOR NO KEY UPDATE
 """
-_HAS_STATES = "SELECT to_regclass('redrive.group_states') IS NOT NULL"
 _DECIDED = """
 SELECT fingerprint, state = 'ignored' AND coalesce(ignored_until > now(), true) AS ignored
 FROM redrive.group_states WHERE fingerprint = ANY($1::text[]) AND state <> 'open'
@@ -108,7 +108,7 @@ async def count(
     if regressed := [print_ for print_, ignored in decided.items() if not ignored]:
         await connection.execute(_REOPEN, regressed)
     new = [row["fingerprint"] for row in rows if row["is_new"]]
-    if new and await connection.fetchval(_HAS_STATES):
+    if new and await has_table(connection, "group_states"):
         await connection.execute(_GROUPED_BY, new, RULE)
     return [
         Sighting(

@@ -15,6 +15,7 @@ from storage.copies import Original
 from storage.errors import DRIVER_ERRORS, StorageError, translate
 from storage.groups import Group
 from storage.pool import AnyConnection, Pool, watched
+from storage.schema import has_table
 from storage.sessions import Session
 
 _JOBS = """
@@ -48,7 +49,6 @@ SELECT $1, t.*, octet_length(t.body)
 FROM unnest($2::bigint[], $3::text[], $4::boolean[], $5::bigint[], {_ARRAYS})
     AS t (id, fingerprint, possible_duplicate, duplicate_of, {", ".join(_COLUMNS)})
 """  # noqa: S608 - column names from above
-_HAS_CANVAS = "SELECT to_regclass('redrive.canvas_letters')"
 _CANVAS = "INSERT INTO redrive.canvas_letters (letter_id) SELECT unnest($1::bigint[])"
 _LOCK_JOBS = "SELECT id FROM redrive.jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE"
 _LINK = """
@@ -183,7 +183,7 @@ class Batch:
 
     async def _note_canvases(self, letters: Sequence[int]) -> None:
         # Not there on the schema of the release before, where a failed statement would end the transaction.
-        if letters and await self._connection.fetchval(_HAS_CANVAS) is not None:
+        if letters and await has_table(self._connection, "canvas_letters"):
             await self._connection.execute(_CANVAS, letters)
 
     async def _count(self, letters: Sequence[NewLetter], policy: AlertPolicy) -> list[groups.Sighting]:

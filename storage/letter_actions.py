@@ -9,13 +9,14 @@ from typing import Any
 
 from storage.errors import MigrationError, StorageError
 from storage.pool import AnyConnection, Pool
+from storage.schema import has_table
 from storage.text import safe_json, safe_text
 from storage.times import shown_time
 
 MAX_NAME, MAX_NOTE = 200, 4_000
 MOST_LETTERS = 100_000
 
-HAS_ACTIONS = "SELECT to_regclass('redrive.letter_actions') IS NOT NULL"
+TABLE = "letter_actions"
 _NOTE = """
 INSERT INTO redrive.letter_actions (letter_id, action, by, details)
 SELECT t.id, $1, $2, t.details::jsonb FROM unnest($3::bigint[], $4::text[]) AS t (id, details)
@@ -67,7 +68,7 @@ def is_copy(of: int) -> str:
 
 async def require(connection: Pool | AnyConnection) -> None:
     """Raise MigrationError on the schema of the release before, which keeps no record of actions."""
-    if not await connection.fetchval(HAS_ACTIONS):
+    if not await has_table(connection, TABLE):
         raise MigrationError("this needs the schema of this release. Run: storage migrate")
 
 
@@ -82,7 +83,7 @@ async def note(
 
 async def marks(connection: Pool | AnyConnection, letter_id: int) -> Marks:
     """Of one letter. To be called inside `translate`."""
-    if not await connection.fetchval(HAS_ACTIONS):
+    if not await has_table(connection, TABLE):
         return Marks()
     found = await connection.fetch(_HISTORY, letter_id)
     row = await connection.fetchrow(_MARKS, letter_id)

@@ -9,8 +9,9 @@ from typing import Any
 
 from storage import letter_actions
 from storage.errors import translate
-from storage.letter_actions import HAS_ACTIONS, MAX_NOTE, ActionRefusedError, Refusal
+from storage.letter_actions import MAX_NOTE, TABLE, ActionRefusedError, Refusal
 from storage.pool import AnyConnection, Pool, lend
+from storage.schema import has_table
 
 _WHY_NOT_SENT = """
     WHEN EXISTS (SELECT 1 FROM redrive.redacted_letters r WHERE r.letter_id = l.id) AND NOT coalesce(
@@ -72,7 +73,7 @@ class NewEdit:
 
 async def newest(connection: Pool | AnyConnection, letter_ids: Sequence[int]) -> dict[int, StoredEdit]:
     """The edits that replays of these letters send. To be called inside `translate`."""
-    if not letter_ids or not await connection.fetchval(HAS_ACTIONS):
+    if not letter_ids or not await has_table(connection, TABLE):
         return {}
     return {
         row["letter_id"]: StoredEdit(row["id"], row["message_id"], row["properties"], row["body"])
@@ -82,14 +83,14 @@ async def newest(connection: Pool | AnyConnection, letter_ids: Sequence[int]) ->
 
 async def unsendable(connection: AnyConnection, letter_ids: Sequence[int]) -> dict[int, str]:
     """Which of these letters are not to be sent as they are, and why."""
-    if not await connection.fetchval(HAS_ACTIONS):
+    if not await has_table(connection, TABLE):
         return {}
     return {row["id"]: row["why"] for row in await connection.fetch(_UNSENDABLE, letter_ids) if row["why"]}
 
 
 async def why_not_sent(connection: AnyConnection) -> str:
     """A WHEN of the CASE that tells why a letter `l` is not to be sent as it is."""
-    return _WHY_NOT_SENT if await connection.fetchval(HAS_ACTIONS) else ""
+    return _WHY_NOT_SENT if await has_table(connection, TABLE) else ""
 
 
 async def sent(connection: AnyConnection, edits: Mapping[str, int]) -> None:
@@ -100,7 +101,7 @@ async def sent(connection: AnyConnection, edits: Mapping[str, int]) -> None:
 
 async def sent_of(connection: Pool | AnyConnection, letter_id: int) -> dict[str, int]:
     """Which edit the replays of a letter (token) sent."""
-    if not await connection.fetchval(HAS_ACTIONS):
+    if not await has_table(connection, TABLE):
         return {}
     return {row["token"]: row["edit_id"] for row in await connection.fetch(_SENT_OF, letter_id)}
 

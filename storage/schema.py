@@ -31,9 +31,20 @@ class Schema:
     oldest: int = 0
 
 
+async def has_table(
+    connection: asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy,
+    name: str,
+    *,
+    timeout_s: float | None = None,
+) -> bool:
+    """Whether there is a table that the release before does not know: asking ends no transaction."""
+    found = await connection.fetchval("SELECT to_regclass($1)", f"redrive.{name}", timeout=timeout_s)
+    return found is not None
+
+
 async def read_schema(connection: asyncpg.Connection | PoolConnectionProxy) -> Schema:
     """What the database has; level 0 for an empty one."""
-    if await connection.fetchval("SELECT to_regclass('redrive.schema_migrations')") is None:
+    if not await has_table(connection, "schema_migrations"):
         return Schema(0)
     # By way of jsonb, since an older release made the table without this column.
     row = await connection.fetchrow(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from storage.claims import TIMEOUT_S, Connection, refusals
 from storage.errors import translate
 from storage.pool import AnyConnection, Pool
+from storage.schema import has_table
 
 # A worker says so with each renewal of its leases. A letter may be stored a while after it was rejected.
 SEEN_S = 3_600.0
 
-_HAS = "SELECT to_regclass('redrive.worker_tasks') IS NOT NULL"
 _SAY = """
 INSERT INTO redrive.worker_tasks AS w (worker, queues, tasks) VALUES ($1, $2, $3)
 ON CONFLICT (worker) DO UPDATE SET queues = excluded.queues, tasks = excluded.tasks, seen_at = now()
@@ -39,7 +39,7 @@ async def say(connection: Connection, worker: str, registered: Registered) -> No
         DatabaseAwayError, StatementError
     """
     with refusals("say which tasks are registered"):
-        if await connection.fetchval(_HAS, timeout=TIMEOUT_S):
+        if await has_table(connection, "worker_tasks", timeout_s=TIMEOUT_S):
             await connection.execute(
                 _SAY, worker, list(registered.queues), list(registered.tasks), timeout=TIMEOUT_S
             )
@@ -53,7 +53,7 @@ async def known(pool: Pool | AnyConnection, queues: Collection[str]) -> frozense
         DatabaseAwayError
     """
     with translate("read which tasks are registered"):
-        if not queues or not await pool.fetchval(_HAS):
+        if not queues or not await has_table(pool, "worker_tasks"):
             return None
         rows = await pool.fetch(_KNOWN, list(queues), SEEN_S)
     sets = [frozenset(row["tasks"]) for row in rows]

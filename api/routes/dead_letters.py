@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import AfterValidator
 
-from api.auth import Requires, runtime_of
+from api.auth import Context, Reader
 from api.filtering import Filter, Text
 from api.json_text import JsonResponse
 from api.problems import FieldError, Problem
-from api.runtime import Runtime
 from storage import letter_pages, letters
 from storage.letter_pages import MAX_PAGE, OTHER_FILTER, Cursor, Page
 from storage.letters import Dossier, Letter, UnknownLetterError
@@ -25,13 +24,11 @@ def _is_a_cursor(text: str) -> str:
     return text
 
 
-Context = Annotated[Runtime, Depends(runtime_of)]
-
 CursorText = Annotated[Text, AfterValidator(_is_a_cursor)]
 # Raw properties of a listed letter whose headers are shown: bytes. The letter by itself shows all.
 MAX_LISTED = 8_192
 
-router = APIRouter(tags=["dead letters"], dependencies=[Depends(Requires("read"))])
+router = APIRouter(tags=["dead letters"], dependencies=[Reader])
 
 
 @router.get("/dead-letters", summary="Dead letters, the newest first")

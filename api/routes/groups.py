@@ -6,11 +6,11 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from api.auth import Requires, runtime_of
+from api.auth import Context, Operator, Reader
 from api.body import as_model, body_schema, read_json
 from api.filtering import Text
 from api.json_text import JsonResponse
@@ -32,10 +32,6 @@ from storage.group_list import (
 )
 from storage.group_states import Decision
 from storage.letters import Letter
-
-Context = Annotated[Runtime, Depends(runtime_of)]
-Reader = Depends(Requires("read"))
-Operator = Annotated[Principal, Depends(Requires("operate"))]
 
 router = APIRouter(tags=["groups"])
 

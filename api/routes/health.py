@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 
-from api.auth import Requires, runtime_of
+from api.auth import Context, Reader
 from api.broker_view import BrokerViewError
 from api.json_text import JsonResponse
 from api.prometheus import CONTENT_TYPE, render
@@ -15,7 +15,6 @@ from api.runtime import Runtime
 from storage import overview
 from storage.errors import DRIVER_ERRORS, DatabaseAwayError, MigrationError
 
-Context = Annotated[Runtime, Depends(runtime_of)]
 router = APIRouter(tags=["health"])
 
 
@@ -65,7 +64,7 @@ async def _stuck(runtime: Runtime) -> int | None:
 
 def metrics_router(*, public: bool) -> APIRouter:
     """`/metrics`, with or without a key."""
-    made = APIRouter(tags=["health"], dependencies=[] if public else [Depends(Requires("read"))])
+    made = APIRouter(tags=["health"], dependencies=[] if public else [Reader])
 
     @made.get("/metrics", summary="Counters for Prometheus")
     async def metrics(runtime: Context) -> Response:

@@ -8,12 +8,11 @@ from uuid import uuid4
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from api.auth import Requires, runtime_of
+from api.auth import Context, Reader, Requires
 from api.body import read_json
 from api.job_view import accepted_view, job_view
 from api.json_text import JsonResponse, encode, stored
 from api.problems import FieldError, Problem
-from api.runtime import Runtime
 from api.submission import KEY_HEADER, Submission, read_submission
 from storage import jobs
 from storage.api_keys import Principal
@@ -26,7 +25,6 @@ ROUTE = "POST /jobs"
 FINAL_WITHOUT_RESULT = ("DEAD", "CANCELLED")
 
 router = APIRouter(tags=["jobs"])
-Context = Annotated[Runtime, Depends(runtime_of)]
 Submitter = Annotated[Principal, Depends(Requires("submit"))]
 
 SUBMISSION_SCHEMA: dict[str, Any] = {
@@ -97,18 +95,14 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     return JsonResponse(accepted_view(accepted.job), 202, headers)
 
 
-@router.get(
-    "/jobs/{job_id}", dependencies=[Depends(Requires("read"))], summary="A job with attempts and history"
-)
+@router.get("/jobs/{job_id}", dependencies=[Reader], summary="A job with attempts and history")
 async def show(job_id: str, runtime: Context) -> Response:
     async with runtime.database() as db:
         job = await _find(db, job_id)
         return JsonResponse(job_view(job, await jobs.attempts(db, job_id)))
 
 
-@router.get(
-    "/jobs/{job_id}/result", dependencies=[Depends(Requires("read"))], summary="A finished job's result"
-)
+@router.get("/jobs/{job_id}/result", dependencies=[Reader], summary="A finished job's result")
 async def result(job_id: str, runtime: Context) -> Response:
     """The result as JSON; 409 while there is none, and when there will be none."""
     async with runtime.database() as db:
@@ -125,7 +119,7 @@ async def result(job_id: str, runtime: Context) -> Response:
     )
 
 
-@router.get("/job-types", dependencies=[Depends(Requires("read"))], summary="What may be submitted")
+@router.get("/job-types", dependencies=[Reader], summary="What may be submitted")
 async def job_types(runtime: Context) -> Response:
     return JsonResponse({"job_types": job_types_view(runtime.config.topology)})
 

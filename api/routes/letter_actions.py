@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Requires, runtime_of
+from api.auth import Context, Operator
 from api.body import as_model, body_schema, read_json
 from api.problems import FieldError, Problem
 from api.routes.dead_letters import dossier_view
 from api.runtime import Runtime
 from storage import discards, letter_edits, letters
-from storage.api_keys import Principal
 from storage.letter_actions import MAX_NOTE, ActionRefusedError
 from storage.letter_edits import NewEdit
 from storage.letters import Dossier, UnknownLetterError
@@ -26,9 +25,6 @@ from topology.letter_document import NoDocumentError
 from topology.messages import Message
 from topology.redaction import parse_paths
 from topology.spec import Topology
-
-Context = Annotated[Runtime, Depends(runtime_of)]
-Operator = Annotated[Principal, Depends(Requires("operate"))]
 
 router = APIRouter(tags=["dead letters"])
 
@@ -73,7 +69,7 @@ RESTORE = body_schema(Restore, {"note": "needed after all"})
 
 @router.post("/dead-letters/{letter_id}/discard", summary="It is not to be sent again", openapi_extra=DISCARD)
 async def discard(letter_id: int, request: Request, runtime: Context, principal: Operator) -> Response:
-    """Its bytes are kept until retention takes them; its job stays DEAD. Answers with the letter.
+    """Its bytes are kept; its job stays DEAD. Answers with the letter.
 
     409 while a replay of it is not over, and when it was replayed with a known outcome.
     """

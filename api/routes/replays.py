@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from api.auth import Requires, runtime_of
+from api.auth import Context, Operator, Reader
 from api.body import read_json
 from api.json_text import JsonResponse
 from api.problems import FieldError, Problem, field_errors
-from api.runtime import Runtime
 from storage import replays
-from storage.api_keys import Principal
 from storage.replays import (
     MAX_LETTERS,
     ReplayConflictError,
@@ -22,10 +20,6 @@ from storage.replays import (
     UnknownLettersError,
     UnknownReplayError,
 )
-
-Context = Annotated[Runtime, Depends(runtime_of)]
-Reader = Depends(Requires("read"))
-Operator = Annotated[Principal, Depends(Requires("operate"))]
 
 router = APIRouter(tags=["replays"])
 

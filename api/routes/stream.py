@@ -11,10 +11,10 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Header, Request
 from fastapi.responses import StreamingResponse
 
-from api.auth import Requires, runtime_of
+from api.auth import Context, Reader
 from api.filtering import Filter
 from api.problems import FieldError, Problem
 from api.routes.dead_letters import letter_view
@@ -25,14 +25,13 @@ from storage.letter_feed import LetterFeed
 from storage.letter_filter import LetterFilter
 from storage.letters import Letter
 
-Context = Annotated[Runtime, Depends(runtime_of)]
 MAX_STREAMS = 64
 POLL_S, REPLAYS_S, HEARTBEAT_S = 0.5, 2.0, 15.0
 # Then the answer ends, and whoever comes back shows a key that is still good.
 LONGEST_S = 900.0
 RETRY_MS = 2_000
 
-router = APIRouter(tags=["dead letters"], dependencies=[Depends(Requires("read"))])
+router = APIRouter(tags=["dead letters"], dependencies=[Reader])
 
 
 @router.get("/stream", summary="New letters and replays, live", response_class=StreamingResponse)

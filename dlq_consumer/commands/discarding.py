@@ -39,7 +39,7 @@ def discard(
 ) -> None:  # fmt: skip
     """Decide that letters are not to be sent again: these, or all that a filter finds.
 
-    Their bytes are kept until retention takes them, and `dlq restore` undoes it. Their jobs stay DEAD. Open
+    Their bytes are kept, and `dlq restore` undoes it. Their jobs stay DEAD. Open
     and quarantined letters can be discarded, and replayed ones of unknown outcome; none while its replay is
     not over. Of ids all are discarded or none. With a filter those that cannot be are left out, and the rest
     goes 1,000 at a time: interrupted, it is run again.

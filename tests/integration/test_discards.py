@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.support.graveyard import Graveyard, order, plain
+from tests.support.graveyard import Graveyard, order, plain, shared_graveyard
 from tests.support.shared import Places, Shared
 from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Graveyard]]:
-    def make(*place: Any) -> Graveyard:
-        graveyard = Graveyard(*place)
-        graveyard.start().wait_for_log("draining mails.dlq")
-        return graveyard
-
-    with places.shared(make) as made:
+    with shared_graveyard(places, Graveyard) as made:
         yield made
 
 

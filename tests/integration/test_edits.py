@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dev.thirdparty.client import ThirdPartyClient
-from tests.support.graveyard import Graveyard, order, plain
+from tests.support.graveyard import Graveyard, order, plain, shared_graveyard
 from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -23,12 +23,7 @@ OTHER = '[{"op": "replace", "path": "/kwargs/order", "value": "2"}]'
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Graveyard]]:
-    def make(*place: Any) -> Graveyard:
-        graveyard = Graveyard(*place)
-        graveyard.start().wait_for_log("draining mails.dlq")
-        return graveyard
-
-    with places.shared(make) as made:
+    with shared_graveyard(places, Graveyard) as made:
         yield made
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.graveyard import Graveyard, order, plain
+from tests.support.graveyard import Graveyard, order, plain, shared_graveyard
 from tests.support.shared import Places, Shared
 
 TRACEBACK = """Traceback (most recent call last):
@@ -39,12 +39,7 @@ class Yard(Graveyard):
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Yard]]:
-    def make(*place: Any) -> Yard:
-        yard = Yard(*place)
-        yard.start().wait_for_log("draining mails.dlq")
-        return yard
-
-    with places.shared(make) as made:
+    with shared_graveyard(places, Yard) as made:
         yield made
 
 

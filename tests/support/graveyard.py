@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import asyncpg
 from click.testing import Result
@@ -17,6 +17,7 @@ from tests.support import background
 from tests.support.databases import Database
 from tests.support.dlq_here import dlq_here
 from tests.support.processes import Process, Processes, clean_environment, console_script
+from tests.support.shared import Places, Shared
 from tests.support.small_topology import TOPOLOGY
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
@@ -28,6 +29,7 @@ from topology.messages import Message, task_message
 from topology.wire import Properties, RawProperties, install, properties, split
 
 DLQ = "dlq_consumer.cli:main"
+G = TypeVar("G", bound="Graveyard")
 
 
 @dataclass
@@ -199,3 +201,16 @@ def order(job_id: str, attempt: Attempt | None = None) -> Message:
 def plain(body: bytes = b"hello", **values: Any) -> Message:
     """A message that has nothing to do with Celery."""
     return Message(properties(**values).encode(), body)
+
+
+@contextmanager
+def shared_graveyard(places: Places, kind: type[G]) -> Iterator[Shared[G]]:
+    """For a fixture of scope `module`: a consumer that drains when the first test gets it."""
+
+    def make(*place: Any) -> G:
+        graveyard = kind(*place)
+        graveyard.start().wait_for_log("draining mails.dlq")
+        return graveyard
+
+    with places.shared(make) as made:
+        yield made
