@@ -33,12 +33,14 @@ def graveyard(places: Places) -> Iterator[Graveyard]:
 def test_letters_of_any_size_are_held_within_the_bound_while_none_can_be_stored(graveyard: Graveyard) -> None:
     for statement in HOLD_BATCHES:
         graveyard.database.execute(statement)
-    for queue in DLQS:
-        graveyard.publish(queue, *(plain(bytes([n]) * 3 * MIB, message_id=str(n)) for n in range(40)))
     process = graveyard.start(ready=False, REDRIVE_DLQ_HELD_MIB="8")
+    for queue in DLQS:  # with the one queue's letters in hand, it would not read that it consumes the other
+        process.wait_for_log(f"draining {queue}", 30)
     with graveyard.holding(LOCK):
+        for queue in DLQS:
+            graveyard.publish(queue, *(plain(bytes([n]) * 3 * MIB, message_id=str(n)) for n in range(40)))
         eventually(lambda: graveyard.waits_for(LOCK), 30, "a batch waits")
-        eventually(lambda: all(graveyard.depth(queue) == 0 for queue in DLQS), 120, "all are on their way")
+        eventually(lambda: all(graveyard.depth(queue) == 0 for queue in DLQS), 30, "all are on their way")
         steady: deque[int] = deque(maxlen=20)
 
         def settled() -> bool:

@@ -70,7 +70,7 @@ def test_a_thousand_jobs_at_work_run_in_their_order_and_leave_no_probe(
     idle: Verifying, broker_release: tuple[int, int], tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
-    ids = wait_in_line(idle, path=str(ran), seconds=0.003)
+    ids = wait_in_line(idle, path=str(ran), seconds=0.01)
     idle.start_drainer()
     idle.start(concurrency=1)
 
