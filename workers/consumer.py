@@ -146,7 +146,7 @@ class RedriveConsumer(Consumer):
 
     def register_with_event_loop(self, hub: Any) -> None:
         super().register_with_event_loop(hub)
-        self._sweeping.start(hub)
+        self._sweeping.start(hub, self.pool)
         # Celery resets the hub at each reconnect: registered once, it would be deaf afterwards.
         hub.add_reader(self.ledger.fd, self.guard.on_replies)
         self.guard.on_replies()

@@ -65,7 +65,6 @@ class Drain:
             self._say(until)
             if time.monotonic() >= until.run_until:
                 self._end_runs(until)
-                bury_processes(consumer.pool)
             try:
                 next(loop)
             except StopIteration:
@@ -163,13 +162,6 @@ def replace_no_process(pool: Any) -> None:
     jobs: Any = getattr(pool, "_pool", None)
     if hasattr(jobs, "_repopulate_pool"):
         jobs._repopulate_pool = lambda exit_codes: None
-
-
-def bury_processes(pool: Any) -> None:
-    """Look for pool processes that have ended, whether the hub has seen it or not: see the next function."""
-    jobs: Any = getattr(pool, "_pool", None)
-    if hasattr(jobs, "maintain_pool"):
-        jobs.maintain_pool()
 
 
 def watch_all_processes(pool: Any) -> None:
