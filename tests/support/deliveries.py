@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from topology.wire import HeaderEntry, Properties, encode_value
 
 JSON = b"application/json"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -31,19 +32,26 @@ class Delivery:
 
 def generated(count: int, tasks: Sequence[str], number: int) -> list[Delivery]:
     """`count` deliveries, the same for the same `number`, but for times near to now."""
-    made: list[Delivery] = []
+    made = []
+    for index, (properties, tail, body) in enumerate(drawn(_deliveries(tasks), count, number)):
+        mark = f"d-{index}:".encode()
+        made.append(Delivery(mark, _with_id(properties, mark, tail, index), body))
+    return made
+
+
+def drawn(strategy: st.SearchStrategy[T], count: int, number: int) -> list[T]:
+    """`count` examples, the same for the same `number`."""
+    made: list[T] = []
 
     @seed(number)
     @settings(
         max_examples=count, phases=[Phase.generate], database=None, deadline=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    @given(_deliveries(tasks))
-    def collect(drawn: tuple[Properties, bytes, bytes]) -> None:
-        properties, tail, body = drawn
+    @given(strategy)
+    def collect(example: T) -> None:
         if len(made) < count:
-            mark = f"d-{len(made)}:".encode()
-            made.append(Delivery(mark, _with_id(properties, mark, tail, len(made)), body))
+            made.append(example)
 
     collect()
     return made
@@ -80,7 +88,8 @@ def _table(entries: dict[bytes, bytes]) -> bytes:
     return _sized(b"F", b"".join(bytes([len(key)]) + key + value for key, value in entries.items()))
 
 
-_values = st.recursive(
+# A value of any type that RabbitMQ takes, as it is on the wire.
+VALUES = st.recursive(
     _leaves,
     lambda inner: (
         st.lists(inner, max_size=3).map(lambda some: _sized(b"A", b"".join(some)))
@@ -97,7 +106,7 @@ def _nest(depth: int) -> bytes:
     return value
 
 
-_deep = st.sampled_from([_nest(30), _nest(90), _nest(400), _nest(4_000)])
+DEEP = st.sampled_from([_nest(30), _nest(90), _nest(400), _nest(4_000)])
 
 
 def _plain(*values: object) -> st.SearchStrategy[bytes]:
@@ -125,7 +134,7 @@ def _instead(name: str) -> st.SearchStrategy[bytes]:
             now = datetime.now(UTC)
             return _plain((now - hour).isoformat(), (now + hour).isoformat(), "", "soon", 5, True, [], None)
         case "x-death":
-            return _values | _plain([5], [{}], [{"queue": "work", "reason": "rejected", "count": 999}])
+            return VALUES | _plain([5], [{}], [{"queue": "work", "reason": "rejected", "count": 999}])
         case "redrive-due":
             return _plain(0, 1, -1, 2**62 + 1, "x", True, 1.5, [], None)
         case "timelimit":
@@ -133,12 +142,12 @@ def _instead(name: str) -> st.SearchStrategy[bytes]:
                 [None, None], [30, 20], [0, 0], [1, 2, 3], [-1, None], "x", 5, [[], {}], [True, 1], {}
             )
         case "redrive-attempt":
-            return _values | _plain("1.1", "1.2", "2.1", "3.7", "0.1", "1", "1.999999999", "9999999999.1")
+            return VALUES | _plain("1.1", "1.2", "2.1", "3.7", "0.1", "1", "1.999999999", "9999999999.1")
         case "compression":
-            return _values | _plain("gzip", "application/x-gzip", "application/x-bz2", "zstd", "")
+            return VALUES | _plain("gzip", "application/x-gzip", "application/x-bz2", "zstd", "")
         case "retries":
-            return _values | _plain(0, 3, -1, 2**31 - 2, 2**31 - 1, 2**40)
-    return _values | _deep
+            return VALUES | _plain(0, 3, -1, 2**31 - 2, 2**31 - 1, 2**40)
+    return VALUES | DEEP
 
 
 _V2 = (
@@ -169,7 +178,7 @@ _embeds = st.fixed_dictionaries(
 def _deliveries(draw: st.DrawFn, tasks: Sequence[str]) -> tuple[Properties, bytes, bytes]:
     kind = draw(st.sampled_from(["v2", "v2", "v2", "v2", "v1", "anything"]))
     if kind == "anything":
-        keys = st.dictionaries(_short | st.sampled_from([name.encode() for name in _V2]), _values, max_size=4)
+        keys = st.dictionaries(_short | st.sampled_from([name.encode() for name in _V2]), VALUES, max_size=4)
         headers = {k: v for k, v in draw(keys).items() if k not in _TIMED}
         return _properties(draw, headers, JSON), draw(_short), draw(st.binary(max_size=40))
     fields: dict[str, Any] = {"task": draw(st.sampled_from(tasks)), "id": "ID", "retries": 0}
@@ -207,7 +216,7 @@ def _deliveries(draw: st.DrawFn, tasks: Sequence[str]) -> tuple[Properties, byte
             headers[name.encode()] = draw(_instead(name))
     if draw(st.integers(0, 3)) == 0:
         headers |= {
-            k: v for k, v in draw(st.dictionaries(_short, _values, max_size=2)).items() if k not in _TIMED
+            k: v for k, v in draw(st.dictionaries(_short, VALUES, max_size=2)).items() if k not in _TIMED
         }
     if b"x-death" in headers:  # its way round the ladder sets these anew
         for key in (b"redrive-attempt", b"redrive-due", b"eta"):
