@@ -81,4 +81,5 @@ def _unauthorized(detail: str, error: str | None = None) -> Problem:
 # What a route takes: the parts of this process, and the key that asks, which must have a scope.
 Context = Annotated[Runtime, Depends(runtime_of)]
 Reader = Depends(Requires("read"))
+Submitter = Annotated[Principal, Depends(Requires("submit"))]
 Operator = Annotated[Principal, Depends(Requires("operate"))]

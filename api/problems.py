@@ -55,7 +55,8 @@ class Problem(Exception):
         self.more_errors = max(len(errors), total or 0) - len(self.errors)
         self.headers = dict(headers or {})
 
-    def response(self) -> Response:
+    @property
+    def content(self) -> dict[str, object]:
         content: dict[str, object] = {
             "type": f"urn:redrive:problem:{self.kind}",
             "title": HTTPStatus(self.status).phrase,
@@ -71,7 +72,10 @@ class Problem(Exception):
         }
         if self.more_errors:
             content["more_errors"] = self.more_errors
-        return JsonResponse(content, self.status, self.headers, media_type="application/problem+json")
+        return content
+
+    def response(self) -> Response:
+        return JsonResponse(self.content, self.status, self.headers, media_type="application/problem+json")
 
 
 def field_errors(error: ValidationError, within: str = "") -> list[FieldError]:

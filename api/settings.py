@@ -21,6 +21,9 @@ class ApiSettings(BaseSettings):
     body_limit: int = Field(
         default=1_048_576, ge=1_024, le=5_242_880, description="bytes of a request's body"
     )
+    batch_body_limit: int = Field(
+        default=8_388_608, ge=1_024, le=67_108_864, description="bytes of the body of a batch of jobs"
+    )
     database_timeout_s: float = Field(
         default=5.0, gt=0, le=60, description="seconds until a request gives up"
     )

@@ -7,12 +7,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from pydantic import ValidationError
 
 from api.json_text import MAX_NAME, encode, shortened
 from api.problems import FieldError, Problem, field_errors
+from storage.jobs import NewJob
 from topology.errors import UnknownJobTypeError
+from topology.messages import task_message
 from topology.payloads import validated
 from topology.spec import JobType, Topology
 
@@ -34,15 +37,36 @@ class Submission:
     request: bytes  # sha256 of type and payload as they were sent
 
 
-def read_submission(topology: Topology, body: Any, key_headers: Sequence[str]) -> Submission:
+def new_job(asked: Submission, principal: str) -> NewJob:
+    """The job and its message, under a new id."""
+    job_id, token = str(uuid4()), str(uuid4())
+    message = task_message(job_id, asked.job.name, asked.payload, token=token, origin="redrive-api")
+    return NewJob(
+        id=job_id,
+        type=asked.job.name,
+        queue=asked.job.queue,
+        payload=encode(asked.payload),
+        principal=principal,
+        properties=message.properties,
+        body=message.body,
+        token=token,
+    )
+
+
+def read_submission(topology: Topology, body: Any, key_headers: Sequence[str] | None = None) -> Submission:
     """Check a parsed body and the values of its Idempotency-Key headers.
+
+    Args:
+        key_headers: None where no header can name a key.
 
     Raises:
         Problem: 400 about the key, 422 about the rest; each wrong field is named.
     """
     if not isinstance(body, dict):
-        raise _invalid([FieldError("body", "must be a JSON object with type and payload")])
-    key = _key(body, key_headers)
+        raise invalid([FieldError("body", "must be a JSON object with type and payload")])
+    if key_headers is None and KEY_FIELD not in body:
+        raise _bad_key(KEY_FIELD, "is required")
+    key = _key(body, key_headers or ())
     errors = [
         FieldError(shortened(name, MAX_NAME), "is no field of a submission")
         for name in body
@@ -53,7 +77,7 @@ def read_submission(topology: Topology, body: Any, key_headers: Sequence[str]) -
     if not isinstance(payload, dict):
         errors.append(FieldError("payload", "is required" if "payload" not in body else "must be an object"))
     if job is None or not isinstance(payload, dict) or errors:
-        raise _invalid(errors)
+        raise invalid(errors)
     request = hashlib.sha256(encode([job.name, payload])).digest()
     return Submission(job, _complete(job, payload), key, request)
 
@@ -102,7 +126,7 @@ def _complete(job: JobType, payload: dict[str, Any]) -> dict[str, Any]:
     try:
         model = validated(job, payload)
     except ValidationError as error:
-        raise _invalid(field_errors(error, "payload"), error.error_count()) from error
+        raise invalid(field_errors(error, "payload"), error.error_count()) from error
     unset = set(type(model).model_fields) - model.model_fields_set
     return {**payload, **model.model_dump(mode="json", include=unset, by_alias=True)}
 
@@ -111,6 +135,7 @@ def _bad_key(field: str, message: str) -> Problem:
     return Problem(400, "idempotency-key", f"{field} {message}", [FieldError(field, message)])
 
 
-def _invalid(errors: Sequence[FieldError], total: int | None = None) -> Problem:
+def invalid(errors: Sequence[FieldError], total: int | None = None) -> Problem:
+    """422 that tells the first faults in its detail."""
     detail = "; ".join(f"{error.field}: {error.message}" for error in errors[:3])
     return Problem(422, "invalid", detail, errors, total=total)

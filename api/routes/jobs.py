@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-from uuid import uuid4
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from api.auth import Context, Reader, Requires
+from api.auth import Context, Reader, Submitter
 from api.body import read_json
 from api.job_view import accepted_view, job_view
-from api.json_text import JsonResponse, encode, stored
+from api.json_text import JsonResponse, stored
 from api.problems import FieldError, Problem
-from api.submission import KEY_HEADER, Submission, read_submission
+from api.submission import KEY_HEADER, new_job, read_submission
 from storage import jobs
-from storage.api_keys import Principal
-from storage.jobs import IdempotencyConflictError, IdempotencyKey, Job, NewJob
+from storage.jobs import IdempotencyConflictError, IdempotencyKey, Job
 from storage.pool import AnyConnection
-from topology.messages import task_message
 from topology.spec import Topology
 
 ROUTE = "POST /jobs"
 FINAL_WITHOUT_RESULT = ("DEAD", "CANCELLED")
 
 router = APIRouter(tags=["jobs"])
-Submitter = Annotated[Principal, Depends(Requires("submit"))]
 
+JOB_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["type", "payload"],
+    "additionalProperties": False,
+    "properties": {
+        "type": {"type": "string", "description": "see GET /job-types"},
+        "payload": {"type": "object", "description": "its schema stands in GET /job-types"},
+        "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 255},
+    },
+}
+JOB_EXAMPLE = {
+    "type": "payments.charge_order",
+    "payload": {"order_id": "o-1", "amount_cents": 1999, "currency": "EUR"},
+    "idempotency_key": "charge-o-1",
+}
 SUBMISSION_SCHEMA: dict[str, Any] = {
     "parameters": [
         {
@@ -41,21 +52,8 @@ SUBMISSION_SCHEMA: dict[str, Any] = {
         "required": True,
         "content": {
             "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["type", "payload"],
-                    "additionalProperties": False,
-                    "properties": {
-                        "type": {"type": "string", "description": "see GET /job-types"},
-                        "payload": {"type": "object", "description": "its schema stands in GET /job-types"},
-                        "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 255},
-                    },
-                },
-                "example": {
-                    "type": "payments.charge_order",
-                    "payload": {"order_id": "o-1", "amount_cents": 1999, "currency": "EUR"},
-                    "idempotency_key": "charge-o-1",
-                },
+                "schema": JOB_SCHEMA,
+                "example": JOB_EXAMPLE,
             }
         },
     },
@@ -79,7 +77,7 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     key = IdempotencyKey(f"{principal.name} {ROUTE}", asked.key, asked.request)
     try:
         async with runtime.database() as db:
-            accepted = await jobs.submit(db, _new_job(asked, principal), key)
+            accepted = await jobs.submit(db, new_job(asked, principal.name), key)
     except IdempotencyConflictError as conflict:
         raise Problem(
             422,
@@ -135,21 +133,6 @@ def job_types_view(topology: Topology) -> list[dict[str, Any]]:
         }
         for job in topology.jobs
     ]
-
-
-def _new_job(asked: Submission, principal: Principal) -> NewJob:
-    job_id, token = str(uuid4()), str(uuid4())
-    message = task_message(job_id, asked.job.name, asked.payload, token=token, origin="redrive-api")
-    return NewJob(
-        id=job_id,
-        type=asked.job.name,
-        queue=asked.job.queue,
-        payload=encode(asked.payload),
-        principal=principal.name,
-        properties=message.properties,
-        body=message.body,
-        token=token,
-    )
 
 
 async def _find(db: AnyConnection, job_id: str) -> Job:

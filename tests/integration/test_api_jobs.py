@@ -11,11 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.databases import Database
-from tests.support.processes import Processes
+from tests.support.api_alone import api_alone
 from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
-from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 
 TYPE = "payments.charge_order"
@@ -25,13 +23,7 @@ MIB = 1_048_576
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Stack]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Stack:
-        stack = Stack(vhost, database, processes)
-        stack.apply_topology()
-        stack.start_api()
-        return stack
-
-    with places.shared(make) as shared:
+    with api_alone(places) as shared:
         yield shared
 
 

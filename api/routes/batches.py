@@ -1,0 +1,92 @@
+"""Submit many jobs at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from api.auth import Context, Submitter
+from api.batch import MAX_JOBS, Asked, read_batch, results
+from api.body import read_json
+from api.json_text import JsonResponse
+from api.problems import FieldError, Problem
+from api.routes.jobs import JOB_EXAMPLE, JOB_SCHEMA
+from api.runtime import Config
+from api.submission import KEY_HEADER, Submission, new_job
+from storage import batches
+from storage.jobs import IdempotencyKey, NewJob
+
+ROUTE = "POST /jobs/batch"
+
+router = APIRouter(tags=["jobs"])
+Wanted = list[tuple[NewJob, IdempotencyKey]]
+
+BATCH_SCHEMA: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["jobs"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "jobs": {
+                            "type": "array",
+                            "minItems": 1,
+                            "maxItems": MAX_JOBS,
+                            "items": JOB_SCHEMA | {"required": ["type", "payload", "idempotency_key"]},
+                        }
+                    },
+                },
+                "example": {"jobs": [JOB_EXAMPLE]},
+            }
+        },
+    },
+}
+
+
+@router.post("/jobs/batch", status_code=202, summary="Submit up to 1,000 jobs", openapi_extra=BATCH_SCHEMA)
+async def submit(request: Request, runtime: Context, principal: Submitter) -> Response:
+    """Each job has its own `idempotency_key`, valid for this route, so the same batch may be sent again.
+
+    `results` has one entry for each job, in the order of the batch: `status` 202 with `id`, `location` and
+    `replayed`, or that of a refusal, with what `POST /jobs` would say. The answer is 202 when every job was
+    accepted, 207 when some were not; all that were are committed together.
+    """
+    if KEY_HEADER in request.headers:
+        fault = FieldError(KEY_HEADER, "does not belong here: each job of a batch has its idempotency_key")
+        raise Problem(400, "idempotency-key", f"{KEY_HEADER} {fault.message}", [fault])
+    config = runtime.config
+    asked, wanted = await read_json(
+        request, config.api.batch_body_limit, lambda body: _read(config, body, principal.name)
+    )
+    became: list[batches.BatchedJob] = []
+    if wanted:
+        async with runtime.database() as db:
+            became = await batches.submit(db, _scope(principal.name), wanted)
+    if any(not (each.replayed or each.conflict) for each in became):
+        runtime.relay.submitted()
+    told = results(asked, became)
+    accepted = [each for each in told if each["status"] == 202]
+    counts = {
+        "accepted": len(accepted),
+        "replayed": sum(each["replayed"] for each in accepted),
+        "refused": len(told) - len(accepted),
+    }
+    return JsonResponse({**counts, "results": told}, 202 if len(accepted) == len(told) else 207)
+
+
+def _read(config: Config, body: Any, principal: str) -> tuple[list[Asked], Wanted]:
+    asked = read_batch(config.topology, body, config.api.body_limit)
+    valid = (each for each in asked if isinstance(each, Submission))
+    return asked, [
+        (new_job(each, principal), IdempotencyKey(_scope(principal), each.key, each.request))
+        for each in valid
+    ]
+
+
+def _scope(principal: str) -> str:
+    return f"{principal} {ROUTE}"

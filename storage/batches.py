@@ -1,0 +1,102 @@
+"""Many jobs accepted at once: rows, messages and keys of all of them are committed together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import asyncpg
+
+from storage.errors import translate
+from storage.jobs import IdempotencyKey, NewJob
+from storage.pool import AnyConnection
+
+# Keys are inserted in one order by everyone, so that two batches with the same keys wait for each other
+# instead of deadlocking; the outbox keeps the order of the batch.
+_SUBMIT = """
+WITH wanted AS (
+    SELECT * FROM unnest($2::text[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::text[],
+                         $9::bytea[], $10::bytea[], $11::text[])
+        WITH ORDINALITY AS w (key, request, id, type, queue, payload, principal, properties, body, token,
+                              place)
+), key AS (
+    INSERT INTO redrive.idempotency_keys (scope, key, request, job_id)
+    SELECT $1, key, request, id FROM wanted ORDER BY key, place
+    ON CONFLICT (scope, key) DO NOTHING
+    RETURNING job_id
+), job AS (
+    INSERT INTO redrive.jobs (id, type, queue, payload, principal)
+    SELECT w.id, w.type, w.queue, w.payload, w.principal FROM wanted w JOIN key ON key.job_id = w.id
+), message AS (
+    INSERT INTO redrive.outbox (job_id, queue, properties, body, token)
+    SELECT w.id, w.queue, w.properties, w.body, w.token FROM wanted w JOIN key ON key.job_id = w.id
+    ORDER BY w.place
+)
+SELECT job_id FROM key
+"""
+_BY_KEYS = """
+SELECT key, request, job_id FROM redrive.idempotency_keys WHERE scope = $1 AND key = ANY ($2::text[])
+"""
+
+
+@dataclass(frozen=True)
+class BatchedJob:
+    """What became of one job of a batch.
+
+    `replayed`: an earlier, equal request had made it. `conflict`: its key was used for another request, by
+    the job named here; nothing was stored.
+    """
+
+    job_id: str
+    replayed: bool
+    conflict: bool = False
+
+
+async def submit(
+    db: AnyConnection, scope: str, wanted: Sequence[tuple[NewJob, IdempotencyKey]]
+) -> list[BatchedJob]:
+    """Accept jobs, each under its key, in one transaction; what became of each, in their order.
+
+    Equal requests that run at the same time are waited for. A key that comes twice in the batch is used once.
+
+    Args:
+        scope: of every key.
+
+    Raises:
+        DatabaseAwayError: nothing is known to be stored; the same batch may be sent again.
+    """
+    made: set[str] = set()
+    earlier: dict[str, asyncpg.Record] = {}
+    with translate(f"submit {len(wanted)} jobs"):
+        async with db.transaction():
+            left = list(wanted)
+            while left:
+                rows = await db.fetch(_SUBMIT, scope, *_columns(left))
+                made |= {row["job_id"] for row in rows}
+                keys = [key.key for job, key in left if job.id not in made]
+                found = await db.fetch(_BY_KEYS, scope, keys) if keys else []
+                earlier |= {row["key"]: row for row in found}
+                # A key that was deleted between the two statements is free now.
+                left = [(job, key) for job, key in left if job.id not in made and key.key not in earlier]
+    return [_became(job, key, made, earlier) for job, key in wanted]
+
+
+def _became(
+    job: NewJob, key: IdempotencyKey, made: set[str], earlier: Mapping[str, asyncpg.Record]
+) -> BatchedJob:
+    if job.id in made:
+        return BatchedJob(job.id, replayed=False)
+    row = earlier[key.key]
+    same = row["request"] == key.request
+    return BatchedJob(row["job_id"], replayed=same, conflict=not same)
+
+
+def _columns(wanted: Sequence[tuple[NewJob, IdempotencyKey]]) -> list[list[object]]:
+    return [
+        [key.key for _, key in wanted],
+        [key.request for _, key in wanted],
+        *(
+            [getattr(job, name) for job, _ in wanted]
+            for name in ("id", "type", "queue", "payload", "principal", "properties", "body", "token")
+        ),
+    ]
