@@ -1,7 +1,7 @@
 """Which letters died alike.
 
 Whoever changes what makes a fingerprint raises `storage.groups.RULE`, which is kept with each group; what was
-stored before keeps its group. Rule 1 was without the steadying of names and paths.
+stored before keeps its group until it is regrouped. Rule 1 was without the steadying of names and paths.
 """
 
 from __future__ import annotations

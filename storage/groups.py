@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import asyncpg
 
 from storage.alert_rules import AlertKind
 from storage.pool import AnyConnection
@@ -89,12 +91,6 @@ async def count(
     ordered = sorted(letters, key=lambda pair: pair[0].fingerprint)
     prints = [group.fingerprint for group, _ in ordered]
     known = {row["fingerprint"]: row for row in await connection.fetch(LOCK_GROUPS, prints, silence_s)}
-    # Not there on the schema of the release before.
-    has_states = any(row["has_states"] for row in known.values())
-    decided = {
-        row["fingerprint"]: bool(row["ignored"])
-        for row in (await connection.fetch(_DECIDED, prints) if has_states else ())
-    }
     rows = await connection.fetch(
         _UPSERT,
         prints,
@@ -105,9 +101,10 @@ async def count(
         [group.top_frame for group, _ in ordered],
         [number for _, number in ordered],
     )
+    new = [row["fingerprint"] for row in rows if row["is_new"]]
+    decided = await _decided(connection, [print_ for print_ in prints if print_ not in new], known)
     if regressed := [print_ for print_, ignored in decided.items() if not ignored]:
         await connection.execute(_REOPEN, regressed)
-    new = [row["fingerprint"] for row in rows if row["is_new"]]
     if new and await has_table(connection, "group_states"):
         await connection.execute(_GROUPED_BY, new, RULE)
     return [
@@ -120,3 +117,19 @@ async def count(
         )
         for row in rows
     ]
+
+
+async def _decided(
+    connection: AnyConnection, prints: Sequence[str], known: Mapping[str, asyncpg.Record]
+) -> dict[str, bool]:
+    """Those that are not open, and whether they are ignored. To be asked once all are locked: one that was
+    not known may have been made, and decided on, meanwhile.
+    """
+    if not prints:
+        return {}
+    # Not there on the schema of the release before.
+    has_states = any(row["has_states"] for row in known.values()) or (
+        not known and await has_table(connection, "group_states")
+    )
+    rows = await connection.fetch(_DECIDED, prints) if has_states else ()
+    return {row["fingerprint"]: bool(row["ignored"]) for row in rows}

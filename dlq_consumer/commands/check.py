@@ -11,8 +11,10 @@ import click
 
 from dlq_consumer.commands.running import Load, fail, management_url
 from dlq_consumer.stuck import ADVICE, LOOK_S
+from storage import regrouping
 from storage.errors import MigrationError, StorageError
-from storage.pool import ready, where
+from storage.groups import RULE
+from storage.pool import migrated_pool, ready, where
 from storage.settings import StorageSettings
 from topology import exits
 from topology.address import AmqpAddress
@@ -48,7 +50,7 @@ def check(load: Load, running: bool) -> None:
     by_vhost: dict[str, dict[str, None]] = {home: {}}
     for place in (*places, *broker.watched):
         by_vhost.setdefault(place.vhost, {})[place.queue] = None
-    checks = [_database(storage)]
+    checks = [_database(storage), *(() if running else (_groups(storage),))]
     for vhost, queues in by_vhost.items():
         checks.append(_queues(replace(broker.address, vhost=vhost), list(queues), running=running))
     results = [asyncio.run(each) for each in checks]  # a list: each is to say its lines
@@ -66,6 +68,20 @@ async def _database(settings: StorageSettings) -> bool:
         click.echo(f"{name}: {error}")
         return False
     click.echo(f"{name}: OK (level {level})")
+    return True
+
+
+async def _groups(settings: StorageSettings) -> bool:
+    """Never a fault: letters of an older rule are found all the same."""
+    try:
+        async with migrated_pool(settings, "redrive-check") as pool:
+            found = await regrouping.census(pool)
+    except (MigrationError, StorageError):
+        return True  # told of already
+    if found is not None and found.old:
+        click.echo(f"groups: OK ({found.old} of {found.groups} by an older rule. Run: dlq groups regroup)")
+    elif found is not None:
+        click.echo(f"groups: OK ({found.groups}, by rule {RULE})")
     return True
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dlq_consumer import printing
+from dlq_consumer.commands.regroup import regroup
 from dlq_consumer.commands.running import Load, fail, with_database
 from storage import group_list, group_states, letters
 from storage.group_list import (
@@ -16,6 +17,7 @@ from storage.group_list import (
     MAX_HOURS,
     MAX_PAGE,
     AmbiguousGroupError,
+    CursorError,
     GroupDetails,
     GroupFilter,
     GroupRow,
@@ -29,6 +31,11 @@ from storage.times import read_span
 from topology import exits
 from topology.letter_view import view_properties
 
+HEADS = (
+    "GROUP", "STATE", "LETTERS", "OPEN", "REPLAYING", "QUEUE", "TASK", "REASON", "EXCEPTION", "AT",
+    "LAST SEEN",
+)  # fmt: skip
+
 
 def span(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
     try:
@@ -37,7 +44,7 @@ def span(context: click.Context, parameter: click.Parameter, value: str | None) 
         raise click.BadParameter(str(error)) from None
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--state", type=click.Choice(GROUP_STATES), help="What was decided about it.")
 @click.option("--queue", help="Work queue in which its letters died.")
 @click.option("--task", help="Name of the task.")
@@ -48,41 +55,41 @@ def span(context: click.Context, parameter: click.Parameter, value: str | None) 
 )  # fmt: skip
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
-@click.pass_obj
+@click.option("--after", metavar="CURSOR", help="Go on where a list ended, as it says.")
+@click.pass_context
 def groups(
-    load: Load, state: GroupState | None, queue: str | None, task: str | None, reason: str | None,
-    sort: SortKey, limit: int, as_json: bool,
+    context: click.Context, state: GroupState | None, queue: str | None, task: str | None,
+    reason: str | None, sort: SortKey, limit: int, after: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Letters that died alike: queue, task, reason, exception type, and top frame of your own code.
 
-    LETTERS is how many ever came; OPEN and REPLAYING are of those on record.
+    LETTERS is how many ever came; OPEN and REPLAYING are of those on record. When more groups follow, the
+    last line (on standard error) says with which --after to go on. Without a subcommand they are listed.
 
     Example: dlq groups --state open --sort letters
     """
+    if context.invoked_subcommand is not None:
+        return
     wanted = GroupFilter(state, queue, task, reason)
 
     async def read(pool: Pool) -> list[GroupRow]:
-        return await group_list.page(pool, wanted, sort=sort, limit=limit)
+        try:
+            return await group_list.page(pool, wanted, sort=sort, limit=limit + 1, cursor=after)
+        except CursorError as error:
+            fail(f"--after: {error}", exits.USAGE)
 
-    found = with_database(load, read)
+    found = with_database(context.obj, read)
+    shown = found[:limit]
     if as_json:
-        for group in found:
+        for group in shown:
             printing.json_line(group.as_json())
-        return
-    heads = (
-        "GROUP",
-        "STATE",
-        "LETTERS",
-        "OPEN",
-        "REPLAYING",
-        "QUEUE",
-        "TASK",
-        "REASON",
-        "EXCEPTION",
-        "AT",
-        "LAST SEEN",
-    )
-    printing.table(heads, [_cells(group) for group in found])
+    else:
+        printing.table(HEADS, [_cells(group) for group in shown])
+    if len(found) > limit:
+        click.echo(f"more: --after {shown[-1].cursor(sort)}", err=True)
+
+
+groups.add_command(regroup)
 
 
 @click.command()

@@ -56,8 +56,8 @@ def list_letters(load: Load, wanted: LetterFilter, limit: int, before: Cursor | 
         for letter in found:
             view = view_properties(letter.properties)
             printing.json_line(letter.as_json(headers=view.headers, deaths=view.deaths))
-        return
-    printing.table(HEADS, [cells(letter) for letter in found])
+    else:
+        printing.table(HEADS, [cells(letter) for letter in found])
     if page.next is not None:
         click.echo(f"more: --before {page.next}", err=True)
 

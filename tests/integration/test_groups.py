@@ -65,6 +65,11 @@ def test_groups_are_listed_by_filter_and_shown_with_an_example(yard: Yard) -> No
     ):  # fmt: skip
         found = yard.listed_groups("--sort", "last_seen", *wanted)
         assert len(found) == 1
+    first = yard.dlq_here("groups", "--sort", "letters", "--limit", "1", "--json")
+    more = first.stderr.removeprefix("more: --after ").strip()
+    (last,) = yard.listed_groups("--sort", "letters", "--after", more)
+    assert last["queue"] == "orders"
+    assert yard.dlq_here("groups", "--after", more).exit_code == 2  # of another order
     assert yard.listed_groups("--state", "resolved") == []
     assert len(yard.listed_groups("--state", "open")) == 2
 
