@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from datetime import datetime
 
 from dlq_consumer.fingerprint import group_of, top_frame
@@ -78,12 +79,14 @@ def classify(
             frame=top_frame(job.traceback, task) if job and job.traceback else None,
         ),
         canvas=ours and _in_canvas(reading.checked),
+        redacted=reading.redacted,
     )
 
 
 def quarantined(reading: Reading, why: str, *, now: datetime) -> NewLetter:
     """The letter as bytes and nothing else: for one that cannot be stored, or not be understood, as it is."""
-    return quarantined_bytes(reading.dlq, reading.delivery, reading.identity, why, now=now)
+    bare = quarantined_bytes(reading.dlq, reading.delivery, reading.identity, why, now=now)
+    return replace(bare, redacted=reading.redacted)
 
 
 def quarantined_bytes(dlq: str, delivery: Delivery, identity: bytes, why: str, *, now: datetime) -> NewLetter:

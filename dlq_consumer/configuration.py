@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlq_consumer.channels.channel import Channel
-from dlq_consumer.settings import AlertSettings, ConsumerSettings
+from dlq_consumer.settings import AlertSettings, ConsumerSettings, KeepingSettings
 from storage.alert_rules import AlertPolicy, Route
 from storage.settings import StorageSettings
 from topology.names import dead_letter_queues
@@ -23,6 +23,7 @@ class Configuration:
     management_url: str
     topology: Topology
     consumer: ConsumerSettings
+    keeping: KeepingSettings
     alerts: AlertSettings
     channels: tuple[Channel, ...]
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from dlq_consumer.classify import classify, quarantined, quarantined_bytes
@@ -18,7 +18,9 @@ from storage.sessions import Session
 from storage.worker_tasks import known
 from topology.channel import Delivery
 from topology.identity import letter_key
+from topology.messages import Message
 from topology.names import work_queues_of
+from topology.redaction import FieldPath, redact
 from topology.spec import Topology
 
 log = logging.getLogger(__name__)
@@ -50,20 +52,24 @@ class _Unread:
     delivery: Delivery
     identity: bytes
     why: str
+    redacted: tuple[str, ...] = ()
 
 
 class Intake:
     """Takes letters of any queue in. Used by one drain after the other, and by several at once."""
 
     def __init__(
-        self, pool: Pool, topology: Topology | None, policy: AlertPolicy, *, on_alert: Callable[[], None]
-    ) -> None:
+        self, pool: Pool, topology: Topology | None, policy: AlertPolicy, redacted: Sequence[FieldPath] = (),
+        *, on_alert: Callable[[], None],
+    ) -> None:  # fmt: skip
         """Args:
         topology: None for the queues of another vhost, where no queue and no job is ours.
+        redacted: values that are taken out before anything else is done with a letter.
         """
         self._pool = pool
         self._topology = topology
         self._policy = policy
+        self._redacted = redacted
         self._on_alert = on_alert
         self._known_tasks: Collection[str] | None = (
             frozenset(job.name for job in topology.jobs) or None if topology else None
@@ -102,13 +108,19 @@ class Intake:
         self, session: Session, delivery: Delivery, known_tasks: Collection[str] | None, now: datetime
     ) -> Reading | _Unread:
         queue, source = session.source.queue, str(session.source)
+        found: tuple[str, ...] = ()
         try:
-            return read(delivery, dlq=queue, source=source, known_tasks=known_tasks, now=now)
+            if self._redacted:
+                kept, found = redact(Message(delivery.properties, delivery.body), self._redacted)
+                delivery = replace(delivery, properties=kept.properties, body=kept.body)
+            reading = read(delivery, dlq=queue, source=source, known_tasks=known_tasks, now=now)
+            return replace(reading, redacted=found) if found else reading
         except Exception as error:
             # Whatever a stranger's bytes bring about here is that letter's fate alone.
             log.exception("a letter could not be read", extra={"action": "read_failed", "queue": queue})
             identity = letter_key(source, delivery.properties, delivery.body)
-            return _Unread(queue, delivery, identity, f"reading it failed: {type(error).__name__}: {error}")
+            why = f"reading it failed: {type(error).__name__}: {error}"
+            return _Unread(queue, delivery, identity, why, found)
 
     async def _store(self, session: Session, readings: Sequence[Reading | _Unread], now: datetime) -> Result:
         try:
@@ -144,7 +156,8 @@ class Intake:
 
     def _classify(self, reading: Reading | _Unread, jobs: dict[str, JobFacts], now: datetime) -> NewLetter:
         if isinstance(reading, _Unread):
-            return quarantined_bytes(reading.dlq, reading.delivery, reading.identity, reading.why, now=now)
+            bare = quarantined_bytes(reading.dlq, reading.delivery, reading.identity, reading.why, now=now)
+            return replace(bare, redacted=reading.redacted)
         try:
             job = jobs.get(reading.job_id) if reading.job_id else None
             return classify(reading, job, topology=self._topology, now=now)
@@ -155,7 +168,8 @@ class Intake:
     async def _quarantine(
         self, session: Session, reading: Reading | _Unread, why: str, now: datetime
     ) -> Result:
-        letter = quarantined_bytes(reading.dlq, reading.delivery, reading.identity, why, now=now)
+        bare = quarantined_bytes(reading.dlq, reading.delivery, reading.identity, why, now=now)
+        letter = replace(bare, redacted=reading.redacted)
         extra = {"action": "letter_quarantined", "queue": reading.dlq, "why": why}
         try:
             async with open_batch(self._pool, session) as batch:

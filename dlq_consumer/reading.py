@@ -33,6 +33,7 @@ class Reading:
     identity: bytes
     has_identity: bool
     body_sha256: bytes
+    redacted: tuple[str, ...] = ()  # paths of values that were taken out
 
     @property
     def task(self) -> str | None:

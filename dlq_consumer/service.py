@@ -18,6 +18,7 @@ from dlq_consumer.drain import QueueDrain
 from dlq_consumer.held import Held
 from dlq_consumer.intake import Intake
 from dlq_consumer.replaying import ReplayExecutor
+from dlq_consumer.retention import Retention
 from dlq_consumer.stuck import StuckWatch
 from dlq_consumer.waiting import event_or_timeout
 from dlq_consumer.ways import Ways
@@ -118,7 +119,10 @@ class Service:
         held = Held(settings.consumer.held_mib * 1024 * 1024)
         held.through([way.link for way in ways.all])
         home = settings.broker.address.vhost
-        ours, theirs = (Intake(pool, t, policy, on_alert=wake) for t in (settings.topology, None))
+        ours, theirs = (
+            Intake(pool, t, policy, settings.keeping.redacted, on_alert=wake)
+            for t in (settings.topology, None)
+        )
         drains = [
             QueueDrain(
                 place.queue, shown=place.shown(home), link=ways.to(place.vhost).link, locks=locks,
@@ -132,6 +136,7 @@ class Service:
         ending = [*drains, _as_long_as_possible("replays", locks, executor.run)]
         watch = StuckWatch(settings.management_url, settings.broker.address.vhost)
         endless = [locks.watch(), watch.run(), _as_long_as_possible("sweep", locks, lambda: _sweep(pool))]
+        endless.append(_as_long_as_possible("retention", locks, Retention(pool, settings.keeping).run))
         alert_watch = AlertWatch(
             pool, policy, settings.management_url, settings.queues,
             no_consumer_s=settings.alerts.no_consumer_s, oldest_s=settings.alerts.oldest_s, on_alert=wake,

@@ -7,6 +7,8 @@ from typing import Annotated, Self
 from pydantic import AliasChoices, Field, HttpUrl, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from topology.redaction import FieldPath, parse_paths
+
 
 class ConsumerSettings(BaseSettings):
     """How letters are drained and replayed. Built in the entry point only."""
@@ -34,6 +36,31 @@ class ConsumerSettings(BaseSettings):
                 f"REDRIVE_DLQ_PREFETCH ({self.prefetch})"
             )
         return self
+
+
+class KeepingSettings(BaseSettings):
+    """What of a letter is stored, and for how long."""
+
+    model_config = SettingsConfigDict(env_prefix="REDRIVE_", env_file=".env", extra="ignore", frozen=True)
+
+    redact: str = Field(default="", description="paths of fields whose values are never stored")
+    retention_days: float | None = Field(
+        default=None, gt=0, le=36_500, description="decided letters go so long after the decision"
+    )
+    retention_batch: int = Field(default=500, ge=1, le=10_000, description="letters per transaction at most")
+    alert_retention_days: float | None = Field(
+        default=None, gt=0, le=36_500, description="alerts that are not to be sent any more go so long after"
+    )
+
+    @field_validator("redact")
+    @classmethod
+    def _are_paths(cls, value: str) -> str:
+        parse_paths(value)
+        return value
+
+    @property
+    def redacted(self) -> tuple[FieldPath, ...]:
+        return parse_paths(self.redact)
 
 
 class AlertSettings(BaseSettings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from storage.errors import translate
+from storage.group_list import MAX_HOURS
 from storage.pool import AnyConnection, Pool
 from storage.schema import off_without_table
 
@@ -29,6 +30,23 @@ gone AS (
 INSERT INTO redrive.group_hours (fingerprint, hour, dlq, letters)
 SELECT fingerprint, hour, dlq, sum(letters) FROM gone GROUP BY 1, 2, 3 HAVING sum(letters) <> 0
 """
+# Hours that no list shows any more become one, of each group and queue.
+_FOLD_OLD_HOURS = """
+WITH gone AS (
+    DELETE FROM redrive.group_hours WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM redrive.group_hours
+        WHERE hour < now() - make_interval(hours => $1) AND hour > 'epoch' LIMIT $2 FOR UPDATE SKIP LOCKED))
+    RETURNING fingerprint, dlq, letters),
+folded AS (
+    DELETE FROM redrive.group_hours h USING (SELECT DISTINCT fingerprint, dlq FROM gone) g
+    WHERE h.fingerprint = g.fingerprint AND h.dlq = g.dlq AND h.hour = 'epoch'
+    RETURNING h.fingerprint, h.dlq, h.letters),
+together AS (
+    INSERT INTO redrive.group_hours (fingerprint, hour, dlq, letters)
+    SELECT fingerprint, 'epoch', dlq, sum(letters) FROM (TABLE gone UNION ALL TABLE folded) t
+    GROUP BY fingerprint, dlq HAVING sum(letters) <> 0)
+SELECT count(*) FROM gone
+"""
 
 
 @off_without_table(otherwise=lambda: None)
@@ -37,3 +55,13 @@ async def fold(db: Pool | AnyConnection) -> None:
     with translate("fold counts"):
         await db.execute(_FOLD_COUNTS, CROWDED)
         await db.execute(_FOLD_HOURS, CROWDED)
+
+
+@off_without_table(otherwise=lambda: 0)
+async def fold_old_hours(db: Pool | AnyConnection, *, batch: int) -> int:
+    """Fold `batch` rows at most that are older than any list shows; how many. A group's sum by queue stays.
+
+    Raises DatabaseAwayError.
+    """
+    with translate("fold counts"):
+        return int(await db.fetchval(_FOLD_OLD_HOURS, MAX_HOURS, batch))

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
-from storage import alert_subjects, copies, groups, sessions
+from storage import alert_subjects, copies, groups, letter_actions, retention, sessions
 from storage.abandoned import END_ATTEMPTS
 from storage.alert_rules import AlertKind, AlertPolicy
 from storage.copies import Original
@@ -130,9 +130,10 @@ class NewLetter:
     dead_at: datetime | None
     group: Group
     canvas: bool = False  # jobs may wait for it: a chord, the rest of a chain, errbacks
+    redacted: tuple[str, ...] = ()  # paths of values that were taken out
 
 
-assert list(_COLUMNS) == [field.name for field in fields(NewLetter)][:-2]
+assert list(_COLUMNS) == [field.name for field in fields(NewLetter)][:-3]
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ class Batch:
         identities = [letter.identity for letter in letters]
         rows = await self._connection.fetch(_STORED_EARLIER, identities, self._session.id)
         earlier = {bytes(row["identity"]) for row in rows}
+        earlier |= await retention.expired(self._connection, identities, self._session.id)
         kept = [letter for letter in letters if not (letter.has_identity and letter.identity in earlier)]
         if not kept:
             return Intake(0, len(letters), (), 0)
@@ -175,6 +177,10 @@ class Batch:
         news = {id_: letter for letter, id_ in zip(kept, ids, strict=True) if id_ not in originals}
         sightings = await self._count(list(news.values()), policy)
         await self._insert(dict(zip(ids, kept, strict=True)), originals, earlier)
+        await letter_actions.note_redacted(
+            self._connection,
+            {id_: letter.redacted for letter, id_ in zip(kept, ids, strict=True) if letter.redacted},
+        )
         await self._note_canvases([id_ for id_, letter in news.items() if letter.canvas])
         raised = await self._alert(news, sightings, policy)
         await self._settle_replays(kept, ids)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from storage.errors import MigrationError, StorageError
+from storage.errors import DatabaseAwayError, MigrationError, StorageError
 from storage.pool import AnyConnection, Pool
 from storage.schema import has_table
 from storage.text import safe_json, safe_text
@@ -21,6 +21,7 @@ _NOTE = """
 INSERT INTO redrive.letter_actions (letter_id, action, by, details)
 SELECT t.id, $1, $2, t.details::jsonb FROM unnest($3::bigint[], $4::text[]) AS t (id, details)
 """
+_REDACTED = "INSERT INTO redrive.redacted_letters (letter_id, paths) VALUES ($1, $2)"
 _HISTORY = """
 SELECT action, by, at, details FROM redrive.letter_actions WHERE letter_id = $1 ORDER BY id
 """
@@ -79,6 +80,20 @@ async def note(
     ids = [letter for letter, _ in details]
     texts = [json.dumps(safe_json(each)) for _, each in details]
     await connection.execute(_NOTE, action, safe_text(by, MAX_NAME), ids, texts)
+
+
+async def note_redacted(connection: AnyConnection, paths: Mapping[int, Sequence[str]]) -> None:
+    """Put on record of which letters (id) values were taken out, and where.
+
+    Raises:
+        DatabaseAwayError: the schema has no place for it yet. As it is, the letter must not be sent.
+    """
+    if not paths:
+        return
+    if not await has_table(connection, TABLE):
+        raise DatabaseAwayError("REDRIVE_REDACT needs the schema of this release. Run: storage migrate")
+    rows = [(letter, list(found)) for letter, found in paths.items()]
+    await connection.executemany(_REDACTED, rows)
 
 
 async def marks(connection: Pool | AnyConnection, letter_id: int) -> Marks:

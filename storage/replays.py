@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
-from storage import letter_edits
+from storage import expired_items, letter_edits
 from storage.errors import StorageError, translate
 from storage.pool import AnyConnection, Pool, lend
 from storage.text import safe_text
@@ -125,7 +125,10 @@ class ReplayItem:
 
 @dataclass(frozen=True)
 class Replay:
-    """A plan. `items` is filled where one plan is asked for, in the order in which they are sent."""
+    """A plan. `items` is filled where one plan is asked for, in the order in which they are sent.
+
+    `expired`: letters that retention has taken, by what had become of them; `letters` has them too.
+    """
 
     id: str
     state: str
@@ -136,6 +139,7 @@ class Replay:
     finished_at: datetime | None
     letters: int
     items: tuple[ReplayItem, ...] | None = None
+    expired: Mapping[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         shown: dict[str, Any] = {
@@ -145,6 +149,7 @@ class Replay:
             "note": self.note,
             "rate": self.rate,
             "letters": self.letters,
+            "expired": dict(self.expired),
             "created_at": shown_time(self.created_at),
             "finished_at": shown_time(self.finished_at),
         }
@@ -246,10 +251,22 @@ async def get(pool: Pool | AnyConnection, replay_id: str) -> Replay:
         if row is None:
             raise UnknownReplayError(f"no replay {plan}. See: dlq replays")
         items = tuple(ReplayItem(**dict(item)) for item in await pool.fetch(_ITEMS, plan))
-    return Replay(**dict(row), items=items)
+        (found,) = await _with_expired(pool, [Replay(**dict(row), items=items)])
+    return found
 
 
 async def recent(pool: Pool | AnyConnection, *, limit: int = 50) -> list[Replay]:
     """Plans without their items, the newest first."""
     with translate("list replays"):
-        return [Replay(**dict(row)) for row in await pool.fetch(_RECENT, min(limit, 1_000))]
+        rows = await pool.fetch(_RECENT, min(limit, 1_000))
+        return await _with_expired(pool, [Replay(**dict(row)) for row in rows])
+
+
+async def _with_expired(pool: Pool | AnyConnection, plans: Sequence[Replay]) -> list[Replay]:
+    expired = await expired_items.of_plans(pool, [plan.id for plan in plans])
+    return [
+        replace(plan, expired=gone, letters=plan.letters + sum(gone.values()))
+        if (gone := expired.get(plan.id))
+        else plan
+        for plan in plans
+    ]

@@ -12,7 +12,7 @@ from dlq_consumer.channels.configured import WrongChannelError, channels_of
 from dlq_consumer.commands.running import Load, fail, management_url
 from dlq_consumer.configuration import Configuration
 from dlq_consumer.service import Service
-from dlq_consumer.settings import AlertSettings, ConsumerSettings, SentrySettings
+from dlq_consumer.settings import AlertSettings, ConsumerSettings, KeepingSettings, SentrySettings
 from storage.settings import StorageSettings
 from topology import exits
 from topology.errors import InvalidTopologyError
@@ -43,8 +43,9 @@ def consume(load: Load) -> None:
     except WrongChannelError as error:
         fail(str(error), exits.USAGE)
     configuration = Configuration(
-        load(StorageSettings), broker, management, topology, load(ConsumerSettings), alerts, channels
-    )
+        load(StorageSettings), broker, management, topology, load(ConsumerSettings), load(KeepingSettings),
+        alerts, channels,
+    )  # fmt: skip
     drained = dead_letter_queues(topology)
     for place in broker.watched:
         name = place.queue

@@ -169,3 +169,5 @@ def _print(plan: Replay) -> None:
         for i in plan.items or ()
     ]
     printing.table(heads, rows)
+    for fate, letters in plan.expired.items():
+        click.echo(f"expired since: {letters}, {fate}")

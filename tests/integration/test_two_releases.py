@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from dev.thirdparty.client import ThirdPartyClient
-from storage.migrate import migrate, migrations
+from storage.migrate import migrations
 from storage.schema import WORKS_FROM
-from tests.support import background
-from tests.support.databases import Database
+from tests.support.databases import Database, migrate_to
 from tests.support.processes import Processes
 from tests.support.releases import NEXT, next_release
 from tests.support.stack import Stack
@@ -30,14 +28,6 @@ ALTER TABLE redrive.dead_letters ADD COLUMN hat text;
 CREATE INDEX jobs_hat ON redrive.jobs (hat);
 """
 CONTRACTS = f"-- contract: level {NEXT}\nDROP TABLE redrive.sample_emails;"
-
-
-async def _migrate_to(url: str, level: int) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await migrate(connection, to=level)
-    finally:
-        await connection.close()
 
 
 @pytest.fixture
@@ -80,7 +70,7 @@ def live(stack: Stack, third_party: ThirdPartyClient, name: str) -> None:
 def test_all_work_on_the_schema_of_the_previous_release_and_through_the_migration(
     stack: Stack, third_party: ThirdPartyClient
 ) -> None:
-    background.run(_migrate_to(stack.database.url, WORKS_FROM))
+    migrate_to(stack.database.url, WORKS_FROM)
     start(stack)
     live(stack, third_party, "before")
     off = [migration.off_without for migration in migrations()[WORKS_FROM:] if migration.off_without]

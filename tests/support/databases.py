@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
+import storage.migrate
 from tests.support import background
 
 ROOT = Path(__file__).parents[2]
@@ -78,6 +79,19 @@ def execute_as_admin(database: Database, sql: str) -> None:
 def with_database(url: str, name: str) -> str:
     """The same server, another database."""
     return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+def migrate_to(url: str, level: int) -> None:
+    """Apply migrations up to this level."""
+
+    async def run() -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            await storage.migrate.migrate(connection, to=level)
+        finally:
+            await connection.close()
+
+    background.run(run())
 
 
 @contextmanager

@@ -7,6 +7,8 @@ import zlib
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from topology.messages import Message, task_message
 from topology.redaction import REDACTED, parse_paths, redact, unfilled
@@ -90,6 +92,25 @@ def test_what_is_not_filled_in_again_is_told() -> None:
     made, _ = redact(task_message("j", "t", PAYMENT), paths)
     assert unfilled(made, paths) == ["kwargs.card.number"]
     assert unfilled(task_message("j", "t", PAYMENT), paths) == []
+
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=3),
+    max_leaves=10,
+)
+PATHS = parse_paths("kwargs.a.b, args.0.a, body.a.*.b, body.b.*, headers.h")
+
+
+@given(
+    body=st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode()),
+    headers=st.binary(max_size=40),
+)
+def test_no_bytes_make_it_fail_and_nothing_is_found_a_second_time(body: bytes, headers: bytes) -> None:
+    redact(Message(headers, body), PATHS)
+    made, found = redact(plain(body, h="x", kwargsrepr="y"), PATHS)
+    assert redact(made, PATHS) == (made, found)
+    assert set(unfilled(made, PATHS)) == set(found)
 
 
 @pytest.mark.parametrize(
