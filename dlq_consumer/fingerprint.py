@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from functools import lru_cache
 
 from dlq_consumer.traceback_text import Frame, last_stack
 from storage.groups import Group
@@ -39,6 +40,7 @@ def steady(name: str) -> str:
     return _GENERATED.sub("*", name)
 
 
+@lru_cache(maxsize=256)
 def top_frame(traceback: str, task: str | None = None) -> str | None:
     """`file:function` of the deepest frame of our own code; else of the deepest at all.
 
@@ -57,6 +59,7 @@ def top_frame(traceback: str, task: str | None = None) -> str | None:
     return safe_text(_spelled(top), 500)
 
 
+@lru_cache(maxsize=1_024)
 def group_of(
     *, queue: str, task: str | None, reason: str, exception_type: str | None, frame: str | None
 ) -> Group:

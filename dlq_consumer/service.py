@@ -227,7 +227,7 @@ async def _sweep(pool: Pool) -> None:
 
 async def _pool(settings: StorageSettings) -> Pool:
     with translate("open a pool of connections"):
-        return await open_pool(settings, NAME)
+        return await open_pool(settings, NAME, by_key=True)
 
 
 async def _close(pool: Pool) -> None:

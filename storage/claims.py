@@ -16,7 +16,7 @@ import asyncpg
 
 from storage import claims_sql as sql
 from storage.errors import StorageError, translate
-from storage.pool import connect_to_write
+from storage.pool import BY_KEY, connect_to_write
 from storage.settings import StorageSettings
 
 # A statement on a dead network ends here, so that leases are not forgotten for ever.
@@ -26,10 +26,8 @@ OutcomeKind = Literal["succeeded", "retry", "dead", "crashed", "returned"]
 # For annotations in packages that do not import the driver.
 Connection = asyncpg.Connection
 
-# Every statement here finds its rows by key. Left to itself, the planner reads all of a table of 20,000 rows
-# for a batch of 100 jobs, and keeps doing so with a plan that it made while the table was empty. So a plan
-# is made once, for a batch of any size; and compiling it would take longer than running it.
-PLANNING = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
+# Every statement here finds its rows by key.
+PLANNING = "; ".join(f"SET {name} = {value}" for name, value in BY_KEY.items())
 
 
 class StatementError(StorageError):

@@ -30,9 +30,7 @@ WHERE j.id = ANY($1::text[])
 _STORED_EARLIER = (
     "SELECT DISTINCT identity FROM redrive.dead_letters WHERE identity = ANY($1::bytea[]) AND session_id < $2"
 )
-_NEXT_IDS = (
-    "SELECT nextval(pg_get_serial_sequence('redrive.dead_letters', 'id')) AS id FROM generate_series(1, $1)"
-)
+_NEXT_IDS = "SELECT nextval('redrive.dead_letters_id_seq') AS id FROM generate_series(1, $1)"
 _COLUMNS = {
     "dlq": "text", "queue": "text", "target": "text", "reason": "text", "detail": "text", "state": "text",
     "properties": "bytea", "body": "bytea", "exchange": "text", "routing_key": "text",

@@ -30,6 +30,10 @@ Say = Callable[[str], None]
 log = logging.getLogger("redrive.storage")
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 5.0
+# A planner that knows of an empty table, or of none yet, reads all of it for a batch of keys, and goes on so
+# while it fills: updating 250 jobs of 15,000 took 300 ms, by key 3 ms. A plan is made once, for any values;
+# compiling it would take longer than running it.
+BY_KEY = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
 # Of one question at the start of a connection.
 TIMEOUT_S = 5.0
 
@@ -55,23 +59,25 @@ async def connect_to_write(settings: StorageSettings, name: str) -> asyncpg.Conn
 
 
 async def open_pool(
-    settings: StorageSettings, name: str, *, lock_timeout_s: float | None = None
+    settings: StorageSettings, name: str, *, lock_timeout_s: float | None = None, by_key: bool = False
 ) -> asyncpg.Pool:
     """A pool whose connections carry `name` as application_name. The caller closes it.
 
     Args:
         lock_timeout_s: a statement that waits longer for another transaction fails, and may be tried again.
+        by_key: for statements that find rows by keys: see `BY_KEY`.
 
     Raises:
         OSError, asyncpg.PostgresError: the database cannot be reached; see `wait_for_database`.
     """
     waits = {} if lock_timeout_s is None else {"lock_timeout": f"{lock_timeout_s * 1000:.0f}ms"}
+    planning = BY_KEY if by_key else {}
     pool: asyncpg.Pool = await asyncpg.create_pool(
         settings.dsn,
         min_size=settings.database_pool_min,
         max_size=settings.database_pool_max,
         timeout=settings.database_timeout_s,
-        server_settings={"application_name": name} | waits,
+        server_settings={"application_name": name} | waits | planning,
     )
     return pool
 

@@ -18,7 +18,8 @@ def safe_text(text: str, limit: int = 4_000) -> str:
     Backslashes before an escape, spelled here or found in the text, are doubled, so that the spelling can be
     undone: after an odd number of backslashes it is a character, after an even number it is text.
     """
-    text = _AMBIGUOUS.sub(_spelled, text)
+    if not (text.isascii() and text.isprintable() and "\\" not in text):  # which most texts are
+        text = _AMBIGUOUS.sub(_spelled, text)
     if len(text) <= limit:
         return text
     mark = f"\n… {len(text) - limit} characters left out …\n"

@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from topology.names import UNROUTED_DLQ, dlq, work_queues_of
 from topology.spec import Topology
-from topology.wire import Properties, split
+from topology.wire import Properties, decode_value, split
 from topology.wire_values import split_table, value_end
 
 _X_DEATH = "x-death"
 _KEY = bytes([len(_X_DEATH)]) + _X_DEATH.encode()  # as it stands in a table
+_SHORT = 4_096
 # A ladder step of any topology, also of one that is no longer declared.
 _STEP = re.compile(r".+\.retry\.[0-9]+m?s")
 
@@ -48,10 +50,21 @@ class Death:
 
 def deaths(properties: Properties) -> tuple[Death, ...]:
     """The death history, the latest first. Entries of another shape are left out: anyone may send it."""
-    entries = properties.get_header(_X_DEATH)
+    for entry in properties.headers or ():
+        if entry.key == _KEY[1:]:
+            # Letters that died within one second in one queue have it in common.
+            return (_remembered if len(entry.value) <= _SHORT else _deaths_in)(entry.value)
+    return ()
+
+
+def _deaths_in(value: bytes) -> tuple[Death, ...]:
+    entries = decode_value(value)
     if not isinstance(entries, list):
         return ()
     return tuple(death for entry in entries if (death := _death(entry)) is not None)
+
+
+_remembered = lru_cache(maxsize=256)(_deaths_in)
 
 
 def forged(raw: bytes) -> bool:

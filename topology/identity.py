@@ -9,9 +9,10 @@ from topology.wire import MalformedProperties, Properties, split
 
 # Headers that name one message: ours per publish, and Celery's task id.
 _NAMING_HEADERS = (REPLAY, PUBLISH, "id")
+_COUNTERS = frozenset(name.encode() for name in DELIVERY_COUNTERS)
 
 
-def letter_key(source: str, properties: bytes, body: bytes) -> bytes:
+def letter_key(source: str, properties: bytes, body: bytes, cut: Properties | None = None) -> bytes:
     """SHA-256 over all that stays the same when a queue delivers a letter once more.
 
     The delivery counters are left out. Two letters of one key may still be two: the same message,
@@ -19,11 +20,10 @@ def letter_key(source: str, properties: bytes, body: bytes) -> bytes:
 
     Args:
         source: cluster, vhost and queue, as one text.
+        cut: `split(properties)`, where that was done already.
     """
     try:
-        counted = split(properties).without_headers(DELIVERY_COUNTERS)
-        # A message without any header gets a table for the counters alone, at its second delivery.
-        kept = (counted if counted.headers else counted.without("headers")).encode()
+        kept = _without_counters(properties, cut or split(properties))
     except MalformedProperties:
         kept = properties
     digest = hashlib.sha256()
@@ -31,6 +31,14 @@ def letter_key(source: str, properties: bytes, body: bytes) -> bytes:
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return digest.digest()
+
+
+def _without_counters(raw: bytes, cut: Properties) -> bytes:
+    if cut.headers and not any(entry.key in _COUNTERS for entry in cut.headers):
+        return raw
+    counted = cut.without_headers(DELIVERY_COUNTERS)
+    # A message without any header gets a table for the counters alone, at its second delivery.
+    return (counted if counted.headers else counted.without("headers")).encode()
 
 
 def has_identity(properties: Properties) -> bool:

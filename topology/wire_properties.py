@@ -15,9 +15,18 @@ from typing import Any
 
 from topology.wire_encode import NotEncodable, encode_key, encode_value, short_string
 from topology.wire_readable import readable
-from topology.wire_values import HeaderEntry, MalformedProperties, split_table, table_value
+from topology.wire_values import (
+    HeaderEntry,
+    MalformedProperties,
+    decode_key,
+    decode_value,
+    split_table,
+    table_value,
+)
 
 _TEXT, _HEADERS, _OCTET, _TIME = "text", "headers", "octet", "time"
+# Bytes of the length before a value; an octet and a time have one length.
+_HEADS = {_TEXT: 1, _HEADERS: 4, _OCTET: 0, _TIME: 0}
 # Order and flag bits: AMQP 0-9-1 specification, class basic.
 _LAYOUT = tuple(
     (name, 1 << (15 - position), kind)
@@ -100,7 +109,8 @@ class Properties:
         if self.headers is None:
             return self
         keys = {name.encode() for name in names}
-        return dataclasses.replace(self, headers=tuple(e for e in self.headers if e.key not in keys))
+        kept = tuple(entry for entry in self.headers if entry.key not in keys)
+        return self if len(kept) == len(self.headers) else dataclasses.replace(self, headers=kept)
 
     def with_header(self, name: str, value: object) -> Properties:
         """The same with this header: in the place of one of that name, or last. Raises NotEncodable."""
@@ -123,8 +133,10 @@ class Properties:
     def headers_dict(self) -> dict[str | bytes, object]:
         """All headers decoded; of a repeated one the first. Keys that are not UTF-8 stay bytes."""
         found: dict[str | bytes, object] = {}
-        for entry in self.headers or ():
-            found.setdefault(entry.name, entry.decode())
+        for key, value in self.headers or ():
+            name = decode_key(key)
+            if name not in found:
+                found[name] = decode_value(value)
         return found
 
     def readable_headers(self) -> object:
@@ -161,32 +173,27 @@ def split(raw: bytes) -> Properties:
     Raises MalformedProperties if a length does not fit the list.
     """
     words, offset = _flag_words(raw)
-    flags, values, size = words[0], {}, len(raw)
+    flags, size = words[0], len(raw)
+    values: dict[str, Any] = {}
     for name, bit, kind in _LAYOUT:
         if not flags & bit:
             continue
-        head = 1 if kind == _TEXT else 4 if kind == _HEADERS else 0
+        head = _HEADS[kind]
         if offset + head > size:
             raise MalformedProperties(f"the property {name} is cut short at byte {offset} of {size}")
-        length = int.from_bytes(raw[offset : offset + head]) if head else 8 if kind == _TIME else 1
-        end = offset + head + length
-        if end > size:
-            raise MalformedProperties(f"the property {name} ends at byte {end} of {size}")
-        data = raw[offset + head : end]
-        values[name] = _cut_property(kind, data)
-        offset = end
+        begin = offset + head
+        length = int.from_bytes(raw[offset:begin]) if head else 8 if kind == _TIME else 1
+        offset = begin + length
+        if offset > size:
+            raise MalformedProperties(f"the property {name} ends at byte {offset} of {size}")
+        data = raw[begin:offset]
+        values[name] = (
+            data if kind == _TEXT else tuple(split_table(data)) if kind == _HEADERS else int.from_bytes(data)
+        )
     if offset != size:
         raise MalformedProperties(f"{size - offset} bytes follow the last property")
     undefined = (flags & ~_KNOWN_FLAGS, *words[1:])
-    return Properties(**values, undefined_flags=undefined)  # type: ignore[arg-type]
-
-
-def _cut_property(kind: str, data: bytes) -> bytes | int | tuple[HeaderEntry, ...]:
-    if kind == _TEXT:
-        return data
-    if kind == _HEADERS:
-        return tuple(split_table(data))
-    return int.from_bytes(data)
+    return Properties(**values, undefined_flags=undefined)
 
 
 def _flag_words(raw: bytes) -> tuple[tuple[int, ...], int]:

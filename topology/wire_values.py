@@ -29,6 +29,7 @@ _FIXED = {
 _SIZED = frozenset(b"SxAF")
 # Per type octet, the bytes of a value with its type octet: 0 where a length follows, -1 for an unknown type.
 _SIZES = [0 if kind in _SIZED else 1 + _FIXED[kind].size if kind in _FIXED else -1 for kind in range(256)]
+_LONG_STRING, _BYTES, _ARRAY, _TABLE, _VOID, _BOOLEAN, _DECIMAL, _TIME = b"SxAFVtDT"
 LENGTH = struct.Struct(">I")
 
 
@@ -100,25 +101,25 @@ def decode_value(raw: bytes) -> object:
 
 
 def _decode(raw: bytes, depth: int) -> object:
-    kind, data = raw[:1], raw[1:]
-    try:
-        if value_end(raw, 0, len(raw)) != len(raw) or depth > MAX_DEPTH:
+    size = len(raw)
+    kind = raw[0] if size else -1
+    if depth > MAX_DEPTH:
+        return Unparsed(raw)
+    if kind in _SIZED:
+        if size < 5 or int.from_bytes(raw[1:5]) != size - 5:
             return Unparsed(raw)
-        if kind == b"S":
-            return _text(data[4:])
-        if kind == b"x":
-            return data[4:]
-        if kind == b"A":
-            return _array(data[4:], depth)
-        if kind == b"F":
-            return _table(data[4:], depth)
-        if kind == b"V":
-            return None
-        if kind and kind[0] in _FIXED:
-            return _number(kind, _FIXED[kind[0]].unpack(data))
-    except MalformedProperties:
-        pass
-    return Unparsed(raw)
+        data = raw[5:]
+        if kind == _LONG_STRING:
+            return _text(data)
+        if kind == _BYTES:
+            return data
+        try:
+            return _array(data, depth) if kind == _ARRAY else _table(data, depth)
+        except MalformedProperties:
+            return Unparsed(raw)
+    if size != _SIZES[kind]:  # 1 octet is missing at least, or the type is unknown
+        return Unparsed(raw)
+    return None if kind == _VOID else _number(kind, _FIXED[kind].unpack_from(raw, 1))
 
 
 def _text(data: bytes) -> str | OddText:
@@ -128,12 +129,12 @@ def _text(data: bytes) -> str | OddText:
         return OddText(data)
 
 
-def _number(kind: bytes, parts: tuple[int, ...]) -> object:
-    if kind == b"t":
+def _number(kind: int, parts: tuple[int, ...]) -> object:
+    if kind == _BOOLEAN:
         return bool(parts[0])
-    if kind == b"D":
+    if kind == _DECIMAL:
         return Decimal(parts[1]).scaleb(-parts[0])
-    if kind == b"T":
+    if kind == _TIME:
         try:
             return EPOCH + timedelta(seconds=parts[0])
         except OverflowError:
@@ -168,12 +169,15 @@ class HeaderEntry(NamedTuple):
 
 def split_table(data: bytes) -> list[HeaderEntry]:
     """The entries of a table without its length, in order. Raises MalformedProperties."""
-    entries, offset, limit = [], 0, len(data)
+    entries, offset, limit, sizes = [], 0, len(data), _SIZES
     while offset < limit:
         start = offset + 1 + data[offset]
         if start > limit:
             raise MalformedProperties(f"a header key is cut short at byte {offset}")
-        end = value_end(data, start, limit)
+        # Most values end so; the rest, and what is wrong, is told by `value_end`.
+        end = start + sizes[data[start]] if start < limit and sizes[data[start]] > 0 else 0
+        if not start < end <= limit:
+            end = value_end(data, start, limit)
         entries.append(HeaderEntry(data[offset + 1 : start], data[start:end]))
         offset = end
     return entries
@@ -181,9 +185,9 @@ def split_table(data: bytes) -> list[HeaderEntry]:
 
 def table_value(entries: Sequence[HeaderEntry], depth: int = 0) -> dict[str | bytes, object] | Pairs:
     """A decoded table: a dict, or Pairs when a key stands in it twice."""
-    items = tuple((decode_key(key), _decode(raw, depth + 1)) for key, raw in entries)
+    items = [(decode_key(key), _decode(raw, depth + 1)) for key, raw in entries]
     table = dict(items)
-    return table if len(table) == len(items) else Pairs(items)
+    return table if len(table) == len(items) else Pairs(tuple(items))
 
 
 def _table(data: bytes, depth: int) -> dict[str | bytes, object] | Pairs:
