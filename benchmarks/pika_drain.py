@@ -23,7 +23,7 @@ class Drain:
         self._prefetch = prefetch
         self._drained = 0
         self._begun = self.seconds = 0.0
-        self._connection = pika.SelectConnection(
+        self._connection: pika.SelectConnection = pika.SelectConnection(
             pika.URLParameters(url),
             on_open_callback=lambda connection: connection.channel(on_open_callback=self._start),
             on_open_error_callback=self._failed,

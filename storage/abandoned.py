@@ -5,10 +5,11 @@ from __future__ import annotations
 from storage.errors import translate
 from storage.pool import Pool
 
+# Of jobs that are DEAD. Without their state in the condition: by that it would be planned over all dead jobs.
 END_ATTEMPTS = """
 UPDATE redrive.attempts a SET outcome = 'lost', reason = j.reason, ended_at = now()
 FROM redrive.jobs j
-WHERE j.id = ANY($1::text[]) AND j.state = 'DEAD' AND a.job_id = j.id AND a.outcome = 'running'
+WHERE j.id = ANY($1::text[]) AND a.job_id = j.id AND a.outcome = 'running'
 """
 _ABANDONED = """
 UPDATE redrive.jobs j

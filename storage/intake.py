@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
-from storage import alert_subjects, copies, groups, letter_actions, retention, sessions
-from storage.abandoned import END_ATTEMPTS
+from storage import alert_subjects, copies, groups, letter_actions, letter_jobs, retention, sessions
 from storage.alert_rules import AlertKind, AlertPolicy
 from storage.copies import Original
 from storage.errors import DRIVER_ERRORS, StorageError, translate
 from storage.groups import Group
+from storage.letter_jobs import Ending
 from storage.pool import AnyConnection, Pool, watched
 from storage.schema import has_table
 from storage.sessions import Session
@@ -48,24 +48,6 @@ FROM unnest($2::bigint[], $3::text[], $4::boolean[], $5::bigint[], {_ARRAYS})
     AS t (id, fingerprint, possible_duplicate, duplicate_of, {", ".join(_COLUMNS)})
 """  # noqa: S608 - column names from above
 _CANVAS = "INSERT INTO redrive.canvas_letters (letter_id) SELECT unnest($1::bigint[])"
-_LOCK_JOBS = "SELECT id FROM redrive.jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE"
-_LINK = """
-UPDATE redrive.jobs j SET letter_id = l.id
-FROM unnest($1::text[], $2::integer[], $3::bigint[]) AS l (job_id, generation, id)
-WHERE j.id = l.job_id AND j.state = 'DEAD' AND j.letter_id IS NULL AND j.generation = l.generation
-"""
-# A job that waits for this message, or for an earlier one, waits in vain. One that runs is left to its
-# worker while the lease lives: see `abandoned.bury`.
-_BURY = """
-UPDATE redrive.jobs j
-SET state = 'DEAD', reason = l.reason, error = l.error, letter_id = l.id, finished_at = now(),
-    claim = NULL, worker = NULL, lease_until = NULL, lease_cap = NULL
-FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::integer[], $5::text[], $6::text[])
-    AS l (job_id, generation, id, attempt, reason, error)
-WHERE j.id = l.job_id
-  AND (j.state IN ('PENDING', 'QUEUED', 'RETRYING') AND (j.generation, j.attempt) <= (l.generation, l.attempt)
-       OR j.state = 'RUNNING' AND j.lease_until < now() AND j.generation <= l.generation)
-"""
 # Its coming back proves that it was sent, whatever the executor could still write down.
 _DIED_AGAIN = """
 WITH back AS (
@@ -225,23 +207,20 @@ class Batch:
         return await alert_subjects.judge_groups(self._connection, heard, news, first, policy)
 
     async def _settle_jobs(self, letters: Sequence[NewLetter], ids: list[int]) -> None:
-        ended: dict[str, tuple[NewLetter, int]] = {}
-        for letter, id_ in zip(letters, ids, strict=True):
-            if letter.job_id is not None:
-                ended.setdefault(letter.job_id, (letter, id_))
-        if not ended:
-            return
-        jobs = sorted(ended)
-        await self._connection.execute(_LOCK_JOBS, jobs)
         # A message without our header stands for the first attempt, as it does for a worker.
-        generations = [ended[job][0].generation or 1 for job in jobs]
-        letter_ids = [ended[job][1] for job in jobs]
-        attempts = [ended[job][0].attempt or 1 for job in jobs]
-        reasons = [ended[job][0].reason for job in jobs]
-        errors = [ended[job][0].detail or ended[job][0].reason for job in jobs]
-        await self._connection.execute(_LINK, jobs, generations, letter_ids)
-        await self._connection.execute(_BURY, jobs, generations, letter_ids, attempts, reasons, errors)
-        await self._connection.execute(END_ATTEMPTS, jobs)
+        endings = [
+            Ending(
+                letter.job_id,
+                id_,
+                letter.generation or 1,
+                letter.attempt or 1,
+                letter.reason,
+                letter.detail or letter.reason,
+            )
+            for letter, id_ in zip(letters, ids, strict=True)
+            if letter.job_id is not None
+        ]
+        await letter_jobs.settle(self._connection, endings)
 
     async def _settle_replays(self, letters: Sequence[NewLetter], ids: list[int]) -> None:
         back = [
