@@ -9,7 +9,19 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from api import problems
-from api.routes import batches, dead_letters, groups, health, jobs, letter_actions, queues, replays, stream
+from api.routes import (
+    alerts,
+    batches,
+    dead_letters,
+    groups,
+    health,
+    jobs,
+    letter_actions,
+    letter_decisions,
+    queues,
+    replays,
+    stream,
+)
 from api.runtime import Config, Runtime
 from api.stopping import stop_event
 
@@ -38,7 +50,10 @@ def create_app(config: Config) -> FastAPI:
         openapi_url="/openapi.json" if config.api.docs else None,
     )
     problems.install(app)
-    for routes in (health, batches, jobs, queues, dead_letters, letter_actions, groups, replays, stream):
+    for routes in (
+        *(health, batches, jobs, queues),
+        *(dead_letters, letter_actions, letter_decisions, groups, alerts, replays, stream),
+    ):
         app.include_router(routes.router)
     app.include_router(health.metrics_router(public=config.api.metrics_public))
     return app

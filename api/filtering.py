@@ -21,7 +21,8 @@ def _is_a_time(text: str) -> str:
     return text
 
 
-Time = Annotated[Text, AfterValidator(_is_a_time), Query(description=f"time of death: {TIME_FORMS}")]
+TimeText = Annotated[Text, AfterValidator(_is_a_time)]
+Time = Annotated[TimeText, Query(description=f"time of death: {TIME_FORMS}")]
 
 
 def letter_filter(

@@ -89,6 +89,11 @@ def _field_error(found: Mapping[str, Any], loc: Sequence[str | int]) -> FieldErr
     return FieldError(".".join(shortened(str(part), MAX_NAME) for part in loc) or "body", str(found["msg"]))
 
 
+def invalid(field: str, message: str) -> Problem:
+    """422 for one field."""
+    return Problem(422, "invalid", "the request is not valid", [FieldError(field, message)])
+
+
 def away(detail: str) -> Problem:
     """503 for what a retry will mend."""
     return Problem(503, "database-away", detail, headers={"Retry-After": str(RETRY_AFTER_S)})

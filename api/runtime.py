@@ -53,15 +53,17 @@ class Runtime:
         return self._task is None or self._task.done()
 
     @asynccontextmanager
-    async def database(self) -> AsyncIterator[AnyConnection]:
-        """A connection for one request. One at a time: with two each, requests would wait for each other.
+    async def database(self, for_s: float | None = None) -> AsyncIterator[AnyConnection]:
+        """A connection for one request, for `database_timeout_s` seconds or `for_s`.
+
+        One at a time: with two each, requests would wait for each other.
 
         Raises:
             DatabaseAwayError: not reached since the start, not now, or not within `database_timeout_s`.
         """
         if self._pool is None:
             raise DatabaseAwayError("Postgres has not been reached since this process started")
-        async with borrow(self._pool, self.config.api.database_timeout_s) as connection:
+        async with borrow(self._pool, self.config.api.database_timeout_s, for_s=for_s) as connection:
             yield connection
 
     async def close(self) -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
+from uuid import UUID
+
+import asyncpg
 
 from storage.alert_rules import AlertKind
-from storage.errors import translate
+from storage.errors import StorageError, translate
+from storage.group_list import CursorError
+from storage.letter_filter import Parameters
 from storage.pool import AnyConnection, Pool
 from storage.times import shown_time
 
@@ -26,6 +31,10 @@ SELECT a.id::text, a.kind, coalesce(a.subject, a.fingerprint) AS subject, a.fing
                  FROM redrive.alert_deliveries d WHERE d.alert_id = a.id), '[]')::text AS deliveries
 FROM redrive.alerts a LEFT JOIN redrive.alert_subjects s ON s.subject = coalesce(a.subject, a.fingerprint)
 """
+
+
+class UnknownAlertError(StorageError):
+    """No alert has this id."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,11 @@ class AlertRow:
     snoozed_until: datetime | None
     deliveries: tuple[dict[str, Any], ...]
 
+    @property
+    def cursor(self) -> str:
+        """What gives the page that follows this alert."""
+        return f"{self.created_at.astimezone(UTC).isoformat()}~{self.id}"
+
     def as_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
@@ -71,9 +85,16 @@ class AlertRow:
         }
 
 
-async def newest(db: Pool | AnyConnection, wanted: AlertFilter, *, limit: int) -> Sequence[AlertRow]:
-    """The newest first; `limit` is at most `MAX_PAGE`. Raises DatabaseAwayError."""
-    conditions, values = ["true"], [min(limit, MAX_PAGE)]
+async def newest(
+    db: Pool | AnyConnection, wanted: AlertFilter, *, limit: int, cursor: str | None = None
+) -> Sequence[AlertRow]:
+    """The newest first, at most `MAX_PAGE` and one: the one more tells whether another page follows.
+
+    Raises:
+        CursorError: no page gave this cursor out.
+        DatabaseAwayError: Postgres cannot be reached.
+    """
+    conditions, values = ["true"], Parameters(min(limit, MAX_PAGE + 1))
     for condition, value in (
         ("a.kind = {}", wanted.kind),
         ("a.state = {}", wanted.state),
@@ -82,9 +103,39 @@ async def newest(db: Pool | AnyConnection, wanted: AlertFilter, *, limit: int) -
         ("a.created_at < {}", wanted.until),
     ):
         if value is not None:
-            values.append(value)  # type: ignore[arg-type]
-            conditions.append(condition.format(f"${len(values)}"))
+            conditions.append(condition.format(values.add(value)))
+    if cursor is not None:
+        at, id_ = _position(cursor)
+        conditions.append(f"(a.created_at, a.id) < ({values.add(at)}::timestamptz, {values.add(id_)}::uuid)")
     sql = f"{_LIST} WHERE {' AND '.join(conditions)} ORDER BY a.created_at DESC, a.id DESC LIMIT $1"
     with translate("list alerts"):
-        rows = await db.fetch(sql, *values)
-    return [AlertRow(**(dict(row) | {"deliveries": tuple(json.loads(row["deliveries"]))})) for row in rows]
+        return [_row(row) for row in await db.fetch(sql, *values.values)]
+
+
+async def get(db: Pool | AnyConnection, alert_id: UUID) -> AlertRow:
+    """One alert.
+
+    Raises:
+        UnknownAlertError: there is none.
+        DatabaseAwayError: Postgres cannot be reached.
+    """
+    with translate("read an alert"):
+        row = await db.fetchrow(f"{_LIST} WHERE a.id = $1", alert_id)
+    if row is None:
+        raise UnknownAlertError(f"no alert {alert_id}. See: dlq alerts")
+    return _row(row)
+
+
+def _row(row: asyncpg.Record) -> AlertRow:
+    return AlertRow(**(dict(row) | {"deliveries": tuple(json.loads(row["deliveries"]))}))
+
+
+def _position(cursor: str) -> tuple[datetime, UUID]:
+    key, _, id_ = cursor.partition("~")
+    try:
+        at = datetime.fromisoformat(key)
+        if at.tzinfo is None:
+            raise ValueError(key)
+        return at.astimezone(UTC), UUID(id_)
+    except (ValueError, OverflowError) as error:
+        raise CursorError(f"{cursor[:60]!r} is no cursor of a list of alerts") from error

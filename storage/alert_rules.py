@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 AlertKind = Literal[
-    "first_seen", "seen_again", "regression", "rate", "resolved", "no_consumer", "oldest_undecided"
+    "first_seen", "seen_again", "regression", "rate", "resolved", "no_consumer", "oldest_undecided", "test"
 ]
 ALERT_KINDS: tuple[AlertKind, ...] = (
-    "first_seen", "seen_again", "regression", "rate", "resolved", "no_consumer", "oldest_undecided",
+    "first_seen", "seen_again", "regression", "rate", "resolved", "no_consumer", "oldest_undecided", "test",
 )  # fmt: skip
 # Of a window: a letter is counted for the window's length, give or take a twelfth.
 SLICES = 12

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import asyncpg
+
 from storage.alert_rules import AlertKind, AlertPolicy
-from storage.errors import translate
+from storage.errors import MigrationError, translate
 from storage.pool import AnyConnection, Pool
 from storage.schema import has_table, off_without_table
 from storage.text import safe_text
@@ -36,6 +38,12 @@ WITH adopted AS (
 INSERT INTO redrive.alert_deliveries (alert_id, channel)
 SELECT id, channel FROM adopted CROSS JOIN unnest($1::text[]) AS channel
 """
+# Asked for by the API, which does not know the channels: the consumer takes it over as one of those.
+_ASK = """
+INSERT INTO redrive.alerts (subject, kind, detail, state) VALUES ('test', 'test', $1, 'pending')
+RETURNING id::text
+"""
+_NOWHERE = "UPDATE redrive.alerts SET state = 'no_channel' WHERE kind = 'test' AND state = 'pending'"
 # Pushing next_try_at ahead is the claim: a dispatcher that dies leaves the alert to be sent again.
 _CLAIM = """
 UPDATE redrive.alert_deliveries d SET next_try_at = now() + make_interval(secs => $3), tries = d.tries + 1
@@ -143,10 +151,27 @@ async def raise_alerts(connection: AnyConnection, new: Sequence[NewAlert], polic
 
 @off_without_table(otherwise=lambda: None)
 async def adopt(db: Pool | AnyConnection, policy: AlertPolicy) -> None:
-    """Take over what the release before wrote and has not sent. Raises DatabaseAwayError."""
-    if policy.routes:
-        with translate("take alerts over"):
+    """Take over what the release before wrote and has not sent, and tests. Raises DatabaseAwayError."""
+    with translate("take alerts over"):
+        if policy.routes:
             await db.execute(_ADOPT, [route.channel for route in policy.routes])
+        else:
+            await db.execute(_NOWHERE)
+
+
+async def ask_for_test(db: Pool | AnyConnection, *, by: str) -> str:
+    """Let the consumer send a test through each of its channels; the alert's id.
+
+    Raises:
+        MigrationError: the schema is of the release before.
+        DatabaseAwayError: Postgres cannot be reached.
+    """
+    with translate("ask for a test alert"):
+        try:
+            detail = safe_text(f"asked for by {by}", MAX_DETAIL)
+            return str(await db.fetchval(_ASK, detail))
+        except (asyncpg.CheckViolationError, asyncpg.UndefinedColumnError) as error:
+            raise MigrationError("this needs the schema of this release. Run: storage migrate") from error
 
 
 @off_without_table(otherwise=list)

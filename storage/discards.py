@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import asyncpg
 
@@ -15,6 +16,7 @@ from storage.letter_filter import LetterFilter, Parameters, where
 from storage.pool import AnyConnection, Pool, lend
 
 BATCH = 1_000
+Rows = Sequence[asyncpg.Record]
 
 _LOCK = """
 SELECT l.id, l.state, l.duplicate_of FROM redrive.dead_letters l
@@ -37,23 +39,75 @@ _RESTORE = """
 UPDATE redrive.dead_letters l SET state = t.state
 FROM unnest($1::bigint[], $2::text[]) AS t (id, state) WHERE l.id = t.id
 """
-# Only these can be: the others need not be locked.
-_PERHAPS = "l.state IN ('open', 'quarantined', 'replayed') AND l.duplicate_of IS NULL"
+
+
+class Decision(Protocol):
+    """Something that is decided about letters: which of them allow it, and how it is done."""
+
+    action: str
+    done: str
+    perhaps: str  # only these can: a filter need not lock the others
+
+    async def unfit(self, connection: AnyConnection, rows: Rows) -> dict[int, str]:
+        """Which of these letters do not allow it, and why."""
+
+    async def change(self, connection: AnyConnection, rows: Rows) -> list[dict[str, str]]:
+        """Do it; of each letter what is put on record."""
+
+
+class _Discard:
+    action, done = "discard", "discarded"
+    perhaps = "l.state IN ('open', 'quarantined', 'replayed') AND l.duplicate_of IS NULL"
+
+    async def unfit(self, connection: AnyConnection, rows: Rows) -> dict[int, str]:
+        found = await connection.fetch(_REPLAYS, [row["id"] for row in rows])
+        replays = {row["letter_id"]: row for row in found}
+        why = {row["id"]: _why_not(row, replays.get(row["id"])) for row in rows}
+        return {id_: text for id_, text in why.items() if text is not None}
+
+    async def change(self, connection: AnyConnection, rows: Rows) -> list[dict[str, str]]:
+        await connection.execute(_DISCARD, [row["id"] for row in rows])
+        return [{"was": row["state"]} for row in rows]
+
+
+class _Restore:
+    action, done = "restore", "restored"
+    perhaps = "l.state = 'discarded' AND l.duplicate_of IS NULL"
+
+    async def unfit(self, connection: AnyConnection, rows: Rows) -> dict[int, str]:
+        copies = {row["id"]: is_copy(row["duplicate_of"]) for row in rows if row["duplicate_of"] is not None}
+        others = {
+            row["id"]: f"is {row['state']} and not discarded" for row in rows if row["state"] != "discarded"
+        }
+        return others | copies
+
+    async def change(self, connection: AnyConnection, rows: Rows) -> list[dict[str, str]]:
+        ids = [row["id"] for row in rows]
+        was = {row["letter_id"]: row["was"] for row in await connection.fetch(_WAS, ids)}
+        states = [was.get(id_) or "open" for id_ in ids]
+        await connection.execute(_RESTORE, ids, states)
+        return [{"state": state} for state in states]
+
+
+# Open and quarantined letters may be discarded, and replayed ones whose outcome nobody knows.
+DISCARD: Decision = _Discard()
+# Each letter is again what it was before.
+RESTORE: Decision = _Restore()
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a filter finds now: letters to discard, those left out by why, and the last id among them."""
+    """What a filter finds now: letters that allow it, those left out by why, and the last id among them."""
 
     letters: int
     left_out: dict[str, int]
     last: int
 
 
-async def discard(pool: Pool | AnyConnection, letter_ids: Sequence[int], *, by: str, why: str) -> int:
-    """Discard these letters; how many. All or nothing.
-
-    Open and quarantined letters may be, and replayed ones whose outcome nobody knows.
+async def decide(
+    pool: Pool | AnyConnection, decision: Decision, letter_ids: Sequence[int], *, by: str, why: str = ""
+) -> int:
+    """Decide so about these letters; how many. All or nothing.
 
     Raises:
         ValueError: no letter is named, or too many are.
@@ -61,77 +115,53 @@ async def discard(pool: Pool | AnyConnection, letter_ids: Sequence[int], *, by: 
         DatabaseAwayError: Postgres cannot be reached.
     """
     ids = _some(letter_ids)
-    with translate("discard letters"):
+    with translate(f"{decision.action} letters"):
         async with lend(pool) as connection, connection.transaction():
             await letter_actions.require(connection)
-            rows = await connection.fetch(_LOCK, ids)
-            refused = await _unfit(connection, rows)
+            rows = await connection.fetch(_LOCK, [id_ for id_ in ids if 0 < id_ < 2**63])
+            refused = await decision.unfit(connection, rows)
             if refusals := _missing(ids, rows) + [Refusal(*each) for each in refused.items()]:
                 raise ActionRefusedError(refusals)
-            await _discard(connection, rows, by, {"why": why[:MAX_NOTE]})
+            await _change(connection, decision, rows, by, {"why": why[:MAX_NOTE]} if why else {})
     return len(ids)
 
 
-async def estimate(pool: Pool | AnyConnection, wanted: LetterFilter) -> Estimate:
-    """What `discard_all` would do now. Changes nothing. Raises DatabaseAwayError."""
+async def estimate(pool: Pool | AnyConnection, decision: Decision, wanted: LetterFilter) -> Estimate:
+    """What `decide_all` would do now. Changes nothing. Raises DatabaseAwayError."""
     letters, left_out, last = 0, Counter[str](), 0
-    with translate("count letters to discard"):
+    with translate(f"count letters to {decision.action}"):
         async with lend(pool) as connection:
             while rows := await _batch(connection, wanted, last):
-                refused = await _unfit(connection, rows)
+                refused = await decision.unfit(connection, rows)
                 letters += len(rows) - len(refused)
                 left_out.update(_kind(why) for why in refused.values())
                 last = rows[-1]["id"]
     return Estimate(letters, dict(left_out), last)
 
 
-async def discard_all(
-    pool: Pool | AnyConnection, wanted: LetterFilter, *, last: int, by: str, why: str
-) -> AsyncIterator[int]:
-    """Discard what the filter finds up to the id `last`, `BATCH` in a transaction; yields how many each did.
+async def decide_all(
+    pool: Pool | AnyConnection, decision: Decision, wanted: LetterFilter, *, found: Estimate, by: str,
+    why: str = "",
+) -> AsyncIterator[int]:  # fmt: skip
+    """Decide so about what was found, `BATCH` in a transaction; yields how many each did.
 
-    Letters that do not allow it are left out. Ended early, what was yielded is done and on record.
-    Raises DatabaseAwayError.
+    What has come to match since is left alone, and never more are taken than were found. Ended early, what
+    was yielded is done and on record. Raises DatabaseAwayError.
     """
-    after = 0
-    while True:
-        with translate("discard letters"):
+    after, left = 0, found.letters
+    said = {"why": why[:MAX_NOTE]} if why else {}
+    while left > 0:
+        with translate(f"{decision.action} letters"):
             async with lend(pool) as connection, connection.transaction():
                 await letter_actions.require(connection)
-                rows = await _batch(connection, wanted, after, last, lock=True)
-                refused = await _unfit(connection, rows)
-                fit = [row for row in rows if row["id"] not in refused]
-                await _discard(connection, fit, by, {"why": why[:MAX_NOTE], "filter": wanted.words})
+                rows = await _batch(connection, wanted, after, found.last, perhaps=decision.perhaps)
+                refused = await decision.unfit(connection, rows)
+                fit = [row for row in rows if row["id"] not in refused][:left]
+                await _change(connection, decision, fit, by, said | {"filter": wanted.words})
         if not rows:
             return
-        after = rows[-1]["id"]
+        after, left = rows[-1]["id"], left - len(fit)
         yield len(fit)
-
-
-async def restore(pool: Pool | AnyConnection, letter_ids: Sequence[int], *, by: str, why: str = "") -> int:
-    """Undo discards: each letter is again what it was before. All or nothing. Raises as `discard`."""
-    ids = _some(letter_ids)
-    with translate("restore letters"):
-        async with lend(pool) as connection, connection.transaction():
-            await letter_actions.require(connection)
-            rows = await connection.fetch(_LOCK, ids)
-            refusals = _missing(ids, rows)
-            for row in rows:
-                if row["duplicate_of"] is not None:
-                    refusals.append(Refusal(row["id"], is_copy(row["duplicate_of"])))
-                elif row["state"] != "discarded":
-                    refusals.append(Refusal(row["id"], f"is {row['state']} and not discarded"))
-            if refusals:
-                raise ActionRefusedError(refusals)
-            was = {row["letter_id"]: row["was"] for row in await connection.fetch(_WAS, ids)}
-            states = [was.get(id_) or "open" for id_ in ids]
-            await connection.execute(_RESTORE, ids, states)
-            said = {"why": why[:MAX_NOTE]} if why else {}
-            pairs = zip(ids, states, strict=True)
-            await letter_actions.note(
-                connection, "restore", by, [(id_, {"state": state} | said) for id_, state in pairs]
-            )
-    return len(ids)
 
 
 def _some(letter_ids: Sequence[int]) -> list[int]:
@@ -141,16 +171,9 @@ def _some(letter_ids: Sequence[int]) -> list[int]:
     return ids
 
 
-def _missing(ids: Sequence[int], rows: Sequence[asyncpg.Record]) -> list[Refusal]:
+def _missing(ids: Sequence[int], rows: Rows) -> list[Refusal]:
     found = {row["id"] for row in rows}
     return [Refusal(id_, "is not on record", conflict=False) for id_ in ids if id_ not in found]
-
-
-async def _unfit(connection: AnyConnection, rows: Sequence[asyncpg.Record]) -> dict[int, str]:
-    """Which of these letters cannot be discarded, and why."""
-    replays = {row["letter_id"]: row for row in await connection.fetch(_REPLAYS, [row["id"] for row in rows])}
-    why = {row["id"]: _why_not(row, replays.get(row["id"])) for row in rows}
-    return {id_: text for id_, text in why.items() if text is not None}
 
 
 def _why_not(row: asyncpg.Record, replays: asyncpg.Record | None) -> str | None:
@@ -173,27 +196,30 @@ def _kind(why: str) -> str:
         return "being replayed"
     if why.startswith("is a duplicate"):
         return "duplicates of another letter"
+    if why.endswith("and not discarded"):
+        return "not discarded"
     return "discarded already" if why == "is discarded already" else "replayed, with a known outcome"
 
 
-async def _discard(
-    connection: AnyConnection, rows: Sequence[asyncpg.Record], by: str, said: dict[str, str]
+async def _change(
+    connection: AnyConnection, decision: Decision, rows: Rows, by: str, said: dict[str, str]
 ) -> None:
     if rows:
-        await connection.execute(_DISCARD, [row["id"] for row in rows])
-        details = [(row["id"], said | {"was": row["state"]}) for row in rows]
-        await letter_actions.note(connection, "discard", by, details)
+        details = await decision.change(connection, rows)
+        pairs = [(row["id"], said | told) for row, told in zip(rows, details, strict=True)]
+        await letter_actions.note(connection, decision.action, by, pairs)
 
 
 async def _batch(
-    connection: AnyConnection, wanted: LetterFilter, after: int, last: int = 2**63 - 1, *, lock: bool = False
-) -> list[asyncpg.Record]:
-    """The next letters of a filter, by id; locked, only those that may be discarded."""
+    connection: AnyConnection, wanted: LetterFilter, after: int, last: int = 2**63 - 1,
+    *, perhaps: str | None = None,
+) -> list[asyncpg.Record]:  # fmt: skip
+    """The next letters of a filter, by id; with `perhaps` those of them alone, and locked."""
     values = Parameters()
-    condition = where(wanted, values) + (f" AND {_PERHAPS}" if lock else "")
+    condition = where(wanted, values) + (f" AND {perhaps}" if perhaps else "")
     return await connection.fetch(
         "SELECT l.id, l.state, l.duplicate_of FROM redrive.dead_letters l"  # noqa: S608 - values are parameters
         f" WHERE {condition} AND l.id > {values.add(after)} AND l.id <= {values.add(last)}"
-        f" ORDER BY l.id LIMIT {BATCH}{' FOR UPDATE' if lock else ''}",
+        f" ORDER BY l.id LIMIT {BATCH}{' FOR UPDATE' if perhaps else ''}",
         *values.values,
     )

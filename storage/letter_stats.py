@@ -11,6 +11,7 @@ from storage.errors import MigrationError, translate
 from storage.pool import AnyConnection, Pool, lend
 from storage.times import shown_time
 
+MAX_HOURS = 24 * 90
 _COUNTS = """
 SELECT g.queue, g.reason, c.state, sum(c.letters)::bigint AS letters
 FROM redrive.group_counts c JOIN redrive.groups g USING (fingerprint)

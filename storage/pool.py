@@ -107,15 +107,15 @@ async def lend(source: Pool | AnyConnection) -> AsyncIterator[AnyConnection]:
 
 
 @asynccontextmanager
-async def borrow(pool: Pool, timeout_s: float) -> AsyncIterator[AnyConnection]:
-    """A connection for a few statements that take `timeout_s` seconds at most.
+async def borrow(pool: Pool, timeout_s: float, *, for_s: float | None = None) -> AsyncIterator[AnyConnection]:
+    """A connection, within `timeout_s` seconds, for a few statements that take as long at most, or `for_s`.
 
     Raises:
         DatabaseAwayError: none was free or could be made in time, or it was lost or too slow.
     """
     with translate("use a connection"):
         async with pool.acquire(timeout=timeout_s) as connection:
-            with watched(connection, timeout_s):
+            with watched(connection, for_s or timeout_s):
                 yield connection
 
 

@@ -12,9 +12,10 @@ from pydantic import AfterValidator
 from api.auth import Context, Reader
 from api.filtering import Filter, Text
 from api.json_text import JsonResponse
-from api.problems import FieldError, Problem
-from storage import letter_pages, letters
+from api.problems import Problem, invalid
+from storage import letter_pages, letter_stats, letters
 from storage.letter_pages import MAX_PAGE, OTHER_FILTER, Cursor, Page
+from storage.letter_stats import MAX_HOURS
 from storage.letters import Dossier, Letter, UnknownLetterError
 from topology.letter_view import view_letter, view_properties
 
@@ -47,7 +48,7 @@ async def page(
     """
     after = None if cursor is None else Cursor.parse(cursor)
     if after is not None and not after.fits(wanted):
-        raise Problem(422, "invalid", "the request is not valid", [FieldError("cursor", OTHER_FILTER)])
+        raise invalid("cursor", OTHER_FILTER)
     async with runtime.database() as db:
         found = await letter_pages.page(db, wanted, limit=limit, after=after)
     # In a thread, as headers may take long to take apart, and the event loop has to go on.
@@ -57,6 +58,16 @@ async def page(
 def _page(found: Page) -> Response:
     cursor = None if found.next is None else str(found.next)
     return JsonResponse({"letters": [letter_view(each) for each in found.letters], "next_cursor": cursor})
+
+
+@router.get("/dead-letters/stats", summary="How many dead letters")
+async def stats(runtime: Context, hours: Annotated[int, Query(ge=1, le=MAX_HOURS)] = 24) -> Response:
+    """By state, queue, reason and hour of storing; the largest undecided groups; the oldest undecided letter.
+
+    Copies of a letter are not counted. `hours`: so far back, letters by hour.
+    """
+    async with runtime.database() as db:
+        return JsonResponse(await letter_stats.stats(db, hours=hours))
 
 
 @router.get("/dead-letters/{letter_id}", summary="One dead letter with all that is known")

@@ -14,7 +14,7 @@ from api.auth import Context, Operator, Reader
 from api.body import as_model, body_schema, read_json
 from api.filtering import Text
 from api.json_text import JsonResponse
-from api.problems import FieldError, Problem
+from api.problems import Problem, invalid
 from api.routes.dead_letters import letter_view
 from api.runtime import Runtime
 from storage import group_list, group_states, letters
@@ -76,7 +76,7 @@ async def page(
         async with runtime.database() as db:
             found = await group_list.page(db, wanted, sort=sort, limit=limit + 1, cursor=cursor)
     except CursorError as error:
-        raise _invalid("cursor", str(error)) from error
+        raise invalid("cursor", str(error)) from error
     shown = found[:limit]
     more = shown[-1].cursor(sort) if len(found) > limit else None
     return JsonResponse({"groups": [group.as_json() for group in shown], "next_cursor": more})
@@ -134,7 +134,7 @@ async def _decided(
     said = await read_json(request, runtime.config.api.body_limit, check)
     until = said.until if isinstance(said, WhyIgnored) else None
     if until is not None and until <= datetime.now(UTC):
-        raise _invalid("until", "is in the past")
+        raise invalid("until", "is in the past")
     try:
         async with runtime.database() as db:
             name = await group_states.decide(
@@ -155,10 +155,6 @@ def _why(body: Any) -> Why:
 
 def _why_ignored(body: Any) -> Why:
     return as_model(WhyIgnored, body)
-
-
-def _invalid(field: str, message: str) -> Problem:
-    return Problem(422, "invalid", "the request is not valid", [FieldError(field, message)])
 
 
 def _not_one(fingerprint: str, error: Exception) -> Problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import click
 
@@ -12,7 +12,7 @@ from dlq_consumer import printing
 from dlq_consumer.commands.filtering import filter_options
 from dlq_consumer.commands.running import Load, fail, with_database
 from storage import discards
-from storage.discards import Estimate
+from storage.discards import DISCARD, RESTORE, Decision, Estimate
 from storage.letter_actions import ActionRefusedError
 from storage.letter_filter import LetterFilter
 from storage.pool import Pool
@@ -21,7 +21,23 @@ from topology import exits
 LETTER_IDS = click.argument("letter_ids", type=click.IntRange(min=1), nargs=-1, metavar="[ID...]")
 BY = click.option("--by", help="Who does it (default: the user running this).")
 YES = click.option("--yes", is_flag=True, help="Do not ask, also for more than one letter.")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Only tell how many letters of a filter it would be.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@dataclass(frozen=True)
+class How:
+    """What both commands are told beside which letters."""
+
+    why: str
+    by: str | None
+    yes: bool
+    dry_run: bool
+    as_json: bool
+
+    @property
+    def who(self) -> str:
+        return self.by or getpass.getuser()
 
 
 @click.command()
@@ -30,7 +46,7 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.
 @click.option("--note", required=True, help="Why. Kept with each letter.")
 @BY
 @YES
-@click.option("--dry-run", is_flag=True, help="Only tell how many letters it would be.")
+@DRY_RUN
 @AS_JSON
 @click.pass_obj
 def discard(
@@ -50,92 +66,90 @@ def discard(
     """
     if not note.strip():
         raise click.UsageError("--note: say why")
-    if bool(letter_ids) is not wanted.is_open:
-        raise click.UsageError("name letters by ID, or choose them by options such as --queue")
-    who = by or getpass.getuser()
-    if not letter_ids:
-        _discard_all(load, wanted, note, who, yes, dry_run, as_json)
-        return
-    if dry_run:
-        raise click.UsageError("--dry-run goes with a filter")
-    count = len(set(letter_ids))
-    _confirm(count, "discard", "by id", yes)
-
-    async def run(pool: Pool) -> int:
-        return await discards.discard(pool, letter_ids, by=who, why=note)
-
-    _say("discarded", _allowed(load, run), as_json)
+    _decide(load, DISCARD, letter_ids, wanted, How(note, by, yes, dry_run, as_json))
 
 
 @click.command()
-@click.argument("letter_ids", type=click.IntRange(min=1), nargs=-1, required=True, metavar="ID...")
+@LETTER_IDS
+@filter_options
 @click.option("--note", default="", help="Why. Kept with each letter.")
 @BY
 @YES
+@DRY_RUN
 @AS_JSON
 @click.pass_obj
 def restore(
-    load: Load, letter_ids: tuple[int, ...], note: str, by: str | None, yes: bool, as_json: bool
-) -> None:
-    """Undo a discard: each letter is what it was before. All or none.
+    load: Load, letter_ids: tuple[int, ...], wanted: LetterFilter, note: str, by: str | None, yes: bool,
+    dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Undo a discard: each letter is what it was before. Of ids all or none; of a filter those discarded.
 
     Exit codes: 1 no such letter, or not confirmed, 4 a letter is not discarded.
 
     Example: dlq restore 17 18 --note "they are needed after all"
     """
-    _confirm(len(set(letter_ids)), "restore", "by id", yes)
+    _decide(load, RESTORE, letter_ids, wanted, How(note, by, yes, dry_run, as_json))
+
+
+def _decide(
+    load: Load, decision: Decision, letter_ids: tuple[int, ...], wanted: LetterFilter, how: How
+) -> None:
+    if bool(letter_ids) is not wanted.is_open:
+        raise click.UsageError("name letters by ID, or choose them by options such as --queue")
+    if not letter_ids:
+        _decide_all(load, decision, wanted, how)
+        return
+    if how.dry_run:
+        raise click.UsageError("--dry-run goes with a filter")
+    _confirm(len(set(letter_ids)), decision, "by id", how.yes)
 
     async def run(pool: Pool) -> int:
-        return await discards.restore(pool, letter_ids, by=by or getpass.getuser(), why=note)
+        try:
+            return await discards.decide(pool, decision, letter_ids, by=how.who, why=how.why)
+        except ActionRefusedError as error:
+            fail(str(error), exits.CONFLICT if error.conflict else exits.FAILED)
 
-    _say("restored", _allowed(load, run), as_json)
+    _say(decision, with_database(load, run), how.as_json)
 
 
-def _discard_all(
-    load: Load, wanted: LetterFilter, note: str, by: str, yes: bool, dry_run: bool, as_json: bool
-) -> None:
+def _decide_all(load: Load, decision: Decision, wanted: LetterFilter, how: How) -> None:
     async def count(pool: Pool) -> Estimate:
-        return await discards.estimate(pool, wanted)
+        return await discards.estimate(pool, decision, wanted)
 
     found = with_database(load, count)
     for why, number in found.left_out.items():
         click.echo(f"dlq: left out: {number} {why}", err=True)
-    if dry_run:
-        _say("would be discarded", found.letters, as_json, name="would_discard")
+    if how.dry_run:
+        _say(decision, found.letters, how.as_json, would=True)
         return
     if found.letters:
-        _confirm(found.letters, "discard", wanted.words, yes)
+        _confirm(found.letters, decision, wanted.words, how.yes)
 
     async def run(pool: Pool) -> int:
         done = 0
         try:
-            async for number in discards.discard_all(pool, wanted, last=found.last, by=by, why=note):
+            async for number in discards.decide_all(
+                pool, decision, wanted, found=found, by=how.who, why=how.why
+            ):
                 done += number
         except asyncio.CancelledError:
-            click.echo(f"dlq: interrupted: {done} letters are discarded", err=True)
+            click.echo(f"dlq: interrupted: {done} letters are {decision.done}", err=True)
             raise
         return done
 
-    _say("discarded", with_database(load, run), as_json)
+    _say(decision, with_database(load, run), how.as_json)
 
 
-def _allowed(load: Load, run: Callable[[Pool], Awaitable[int]]) -> int:
-    async def guarded(pool: Pool) -> int:
-        try:
-            return await run(pool)
-        except ActionRefusedError as error:
-            fail(str(error), exits.CONFLICT if error.conflict else exits.FAILED)
-
-    return with_database(load, guarded)
-
-
-def _confirm(count: int, verb: str, what: str, yes: bool) -> None:
+def _confirm(count: int, decision: Decision, what: str, yes: bool) -> None:
     if count > 1 and not yes:
-        click.confirm(f"{verb} {count} letters ({printing.plain(what)})?", abort=True, err=True)
+        asked = f"{decision.action} {count} letters ({printing.plain(what)})?"
+        click.confirm(asked, abort=True, err=True)
 
 
-def _say(done: str, count: int, as_json: bool, name: str = "") -> None:
+def _say(decision: Decision, count: int, as_json: bool, *, would: bool = False) -> None:
+    done = decision.done
     if as_json:
-        printing.json_line({name or done: count})
+        printing.json_line({f"would_{decision.action}" if would else done: count})
     else:
-        click.echo(f"{count} letter{'' if count == 1 else 's'} {done}")
+        what = f"would be {done}" if would else done
+        click.echo(f"{count} letter{'' if count == 1 else 's'} {what}")

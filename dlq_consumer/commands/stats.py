@@ -11,9 +11,9 @@ from dlq_consumer import printing
 from dlq_consumer.commands.running import Load, with_database
 from storage import letter_stats
 from storage.letter_filter import STATES
+from storage.letter_stats import MAX_HOURS
 from storage.pool import Pool
 
-MAX_HOURS = 24 * 90
 BAR = 40
 
 

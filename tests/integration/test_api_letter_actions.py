@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
-import httpx
 import pytest
 
-from tests.support.graveyard import Graveyard, plain
+from tests.support.counter import Counter, problem
+from tests.support.graveyard import plain
 from tests.support.shared import Places, Shared
-from tests.support.stack import Stack
-
-
-@dataclass
-class Counter(Graveyard):
-    """A graveyard with an API over it."""
-
-    stack: Stack = field(init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.stack = Stack(self.vhost, self.database, self.processes, self.settings)
-        self.stack.start_api()
-        self.start().wait_for_log("draining mails.dlq")
-
-    @property
-    def http(self) -> httpx.Client:
-        return self.stack.http
-
-    def close(self) -> None:
-        self.stack.close()
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +21,6 @@ def shared(places: Places) -> Iterator[Shared[Counter]]:
 def counter(shared: Shared[Counter], request: pytest.FixtureRequest) -> Iterator[Counter]:
     with shared.lent(request.node) as lent:
         yield lent
-
-
-def problem(answer: httpx.Response) -> tuple[int, str]:
-    body: dict[str, Any] = answer.json()
-    return answer.status_code, str(body["type"]).removeprefix("urn:redrive:problem:")
 
 
 def test_a_letter_is_discarded_and_restored_in_the_name_of_the_key(counter: Counter) -> None:
