@@ -26,6 +26,7 @@ class Anything(BaseModel):
 
 NAMES = (
     "e.fine",
+    "e.takes",
     "e.raises",
     "e.exhausts",
     "e.waits_past_its_expiry",
@@ -71,6 +72,11 @@ def wrong() -> NoReturn:
 def fine(seconds: float = 0.0) -> str:
     time.sleep(seconds)
     return "fine"
+
+
+@app.task(name="e.takes")
+def takes(_anything: object = None) -> str:
+    return "taken"
 
 
 @app.task(name="e.raises")

@@ -14,10 +14,14 @@ from tests.support.ports import free_port
 
 DEFAULT_PORTS = {"amqp": 5672, "http": 80, "postgresql": 5432, "postgres": 5432}
 CHUNK = 65_536
+HEARTBEAT = b"\x08\0\0\0\0\0\0\xce"
 
 
 class TcpProxy:
-    """Forwards `port` on 127.0.0.1 to the server that `url` names; `.url` is that URL through the proxy."""
+    """Forwards `port` on 127.0.0.1 to the server that `url` names; `.url` is that URL through the proxy.
+
+    `heartbeats`: how many of AMQP's came by from clients.
+    """
 
     def __init__(self, url: str, *, refusing: bool = False) -> None:
         parts = urlsplit(url)
@@ -30,6 +34,7 @@ class TcpProxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.accepted = 0
+        self.heartbeats = 0
         self._held: list[bytes] = []
         self._stuck_at = b""
         if not refusing:
@@ -105,7 +110,8 @@ class TcpProxy:
                 upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
                 link.writers.append(upstream_writer)
                 link.pumps = asyncio.gather(
-                    self._pump(reader, upstream_writer), self._pump(upstream_reader, writer)
+                    self._pump(reader, upstream_writer, from_client=True),
+                    self._pump(upstream_reader, writer),
                 )
                 await link.pumps
         finally:
@@ -113,8 +119,12 @@ class TcpProxy:
             self._links.discard(link)
             link.gone.set()
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, from_client: bool = False
+    ) -> None:
         while chunk := await source.read(CHUNK):
+            if from_client:
+                self.heartbeats += chunk.count(HEARTBEAT)
             if self._stuck_at and self._stuck_at in chunk:
                 self._stuck_at = b""
                 await self._hold()
