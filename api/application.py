@@ -9,12 +9,16 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from api import problems
+from api.job_watch import JobWatch
 from api.routes import (
     alerts,
     batches,
     dead_letters,
     groups,
     health,
+    job_actions,
+    job_events,
+    job_lists,
     jobs,
     letter_actions,
     letter_decisions,
@@ -34,10 +38,12 @@ def create_app(config: Config) -> FastAPI:
         runtime = app.state.runtime = Runtime(config)
         app.state.stopping = stop_event()
         app.state.streams = set()
+        watch = app.state.job_watch = JobWatch(runtime.database, app.state.stopping)
         runtime.start()
         try:
             yield
         finally:
+            await watch.close()
             await runtime.close()
 
     app = FastAPI(
@@ -51,7 +57,7 @@ def create_app(config: Config) -> FastAPI:
     )
     problems.install(app)
     for routes in (
-        *(health, batches, jobs, queues),
+        *(health, batches, job_lists, jobs, job_events, job_actions, queues),
         *(dead_letters, letter_actions, letter_decisions, groups, alerts, replays, stream),
     ):
         app.include_router(routes.router)

@@ -43,11 +43,11 @@ def runtime_of(request: Request) -> Runtime:
 
 
 class Requires:
-    """A dependency: the request has a key (else 401) with this scope (else 403)."""
+    """A dependency: the request has a key (else 401) with one of these scopes (else 403)."""
 
-    def __init__(self, scope: str) -> None:
-        assert scope in SCOPES
-        self.scope = scope
+    def __init__(self, *scopes: str) -> None:
+        assert set(scopes) <= set(SCOPES)
+        self.scopes = scopes
 
     async def __call__(
         self,
@@ -60,14 +60,14 @@ class Requires:
             principal = await api_keys.find(db, hash_key(credentials.credentials))
         if principal is None:
             raise _unauthorized("this key is not known, or was revoked", error="invalid_token")
-        if self.scope not in principal.scopes:
+        if not principal.scopes.intersection(self.scopes):
+            wanted = " or ".join(map(repr, self.scopes))
+            scopes = " ".join(self.scopes)
             raise Problem(
                 403,
                 "scope",
-                f"the key {principal.name!r} lacks the scope {self.scope!r}",
-                headers={
-                    "WWW-Authenticate": f'{CHALLENGE}, error="insufficient_scope", scope="{self.scope}"'
-                },
+                f"the key {principal.name!r} lacks the scope {wanted}",
+                headers={"WWW-Authenticate": f'{CHALLENGE}, error="insufficient_scope", scope="{scopes}"'},
             )
         return principal
 

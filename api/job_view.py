@@ -8,9 +8,11 @@ from typing import Any
 
 from api.json_text import stored
 from storage.attempts import AttemptRow
+from storage.job_actions import JobAction
 from storage.jobs import Job
 from storage.times import shown_time
 
+FINAL = ("SUCCEEDED", "DEAD", "CANCELLED")
 # What the end of an attempt means for the job.
 AFTER = {
     "succeeded": "SUCCEEDED",
@@ -39,7 +41,7 @@ def accepted_view(job: Job) -> dict[str, Any]:
     }
 
 
-def job_view(job: Job, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
+def job_view(job: Job, attempts: Sequence[AttemptRow], actions: Sequence[JobAction] = ()) -> dict[str, Any]:
     """The job as it is now."""
     return {
         "id": job.id,
@@ -56,8 +58,13 @@ def job_view(job: Job, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
         "result": stored(job.result),
         "error": job.error,
         "letter_id": job.letter_id,
+        "submitted_by": job.principal,
+        "cancel_requested": any(
+            action.action == "cancel" and action.generation == job.generation for action in actions
+        ),
         "attempts": [attempt.as_json() for attempt in attempts],
         "history": history(job, attempts),
+        "actions": [action.as_json() for action in actions],
     }
 
 
@@ -70,8 +77,10 @@ def history(job: Job, attempts: Sequence[AttemptRow]) -> list[dict[str, Any]]:
         run = {"generation": attempt.generation, "attempt": attempt.attempt}
         found.append((attempt.started_at, {"state": "RUNNING", **run}))
         if attempt.ended_at is not None:
+            # Written together: the job ended with it, whatever it asked for.
+            ended = job.state in FINAL and attempt.ended_at == job.finished_at
             end = {
-                "state": AFTER[attempt.outcome],
+                "state": job.state if ended else AFTER[attempt.outcome],
                 **run,
                 "outcome": attempt.outcome,
                 "reason": attempt.reason,
@@ -79,6 +88,6 @@ def history(job: Job, attempts: Sequence[AttemptRow]) -> list[dict[str, Any]]:
             found.append((attempt.ended_at, end))
     found.sort(key=lambda step: step[0])  # stable: an attempt's start stays before its end
     last = found[-1][1]["state"]
-    if job.finished_at is not None and job.state in ("SUCCEEDED", "DEAD", "CANCELLED") and last != job.state:
+    if job.finished_at is not None and job.state in FINAL and last != job.state:
         found.append((job.finished_at, {"state": job.state, "reason": job.reason}))
     return [{"at": shown_time(at), **step} for at, step in found]

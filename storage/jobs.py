@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,6 +34,10 @@ BY_KEY = """
 SELECT k.request AS key_request, j.*
 FROM redrive.idempotency_keys k JOIN redrive.jobs j ON j.id = k.job_id
 WHERE k.scope = $1 AND k.key = $2
+"""
+_MARKS = """
+SELECT id, generation, attempt, state, left(encode(sha256(progress), 'hex'), 8) AS progress
+FROM redrive.jobs WHERE id = ANY ($1::text[])
 """
 FIND = "SELECT * FROM redrive.jobs WHERE id = $1"
 
@@ -90,6 +96,12 @@ class Job:
     started_at: datetime | None
     finished_at: datetime | None
 
+    @property
+    def mark(self) -> str:
+        """Another one after each change that people wait for, such as `1.2.RUNNING`."""
+        digest = None if self.progress is None else hashlib.sha256(self.progress).hexdigest()[:8]
+        return _mark(self.generation, self.attempt, self.state, digest)
+
 
 @dataclass(frozen=True)
 class Accepted:
@@ -147,6 +159,17 @@ async def find(db: AnyConnection, job_id: str) -> Job | None:
     return None if row is None else _job(row)
 
 
+async def marks(db: AnyConnection, ids: Collection[str]) -> dict[str, str]:
+    """The marks of those jobs that are there.
+
+    Raises:
+        DatabaseAwayError: try again.
+    """
+    with translate(f"look at {len(ids)} jobs"):
+        rows = await db.fetch(_MARKS, list(ids))
+    return {row["id"]: _mark(*list(row.values())[1:]) for row in rows}
+
+
 async def attempts(db: AnyConnection, job_id: str) -> tuple[AttemptRow, ...]:
     """Every attempt of a job, oldest first.
 
@@ -155,6 +178,10 @@ async def attempts(db: AnyConnection, job_id: str) -> tuple[AttemptRow, ...]:
     """
     with translate(f"read the attempts of job {job_id!r}"):
         return (await of_jobs(db, (job_id,))).get(job_id, ())
+
+
+def _mark(generation: int, attempt: int, state: str, progress: str | None) -> str:
+    return f"{generation}.{attempt}.{state}" + (f".{progress}" if progress else "")
 
 
 def _job(row: asyncpg.Record) -> Job:

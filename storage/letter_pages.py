@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import asyncpg
 
@@ -13,6 +13,7 @@ from storage.errors import translate
 from storage.letter_filter import FOREIGN_DLQ, LetterFilter, Parameters, alternatives, holds_text
 from storage.letters import LETTER_COLUMNS, Letter, with_histories
 from storage.pool import AnyConnection, Pool, lend
+from storage.times import from_microseconds, microseconds
 
 MAX_PAGE = 1_000
 # No index knows text in bytes. A page ends after so many seconds of search, with what was found by then.
@@ -27,8 +28,6 @@ _BY_IDS = (
 _CURSOR = re.compile(r"([0-9]{1,19})(?:@(-?[0-9]{1,18}))?")
 OTHER_FILTER = "this cursor is of a list with another filter"
 _BY_ID = "l.id DESC"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Cursor:
         return _by_death(wanted) is (self.dead_at is not None)
 
     def __str__(self) -> str:
-        at = "" if self.dead_at is None else f"@{(self.dead_at - _EPOCH) // _MICROSECOND}"
+        at = "" if self.dead_at is None else f"@{microseconds(self.dead_at)}"
         return f"{self.id}{at}"
 
     @classmethod
@@ -57,7 +56,7 @@ class Cursor:
         try:
             if match is None or int(match[1]) >= 2**63:
                 raise ValueError
-            return cls(int(match[1]), _EPOCH + int(match[2]) * _MICROSECOND if match[2] else None)
+            return cls(int(match[1]), from_microseconds(int(match[2])) if match[2] else None)
         except (ValueError, OverflowError):
             raise ValueError(f"{text[:60]!r} is no cursor: take the one of the page before") from None
 

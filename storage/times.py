@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 _AGO = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([smhdw])(?:\s+ago)?")
 MOST_SPAN_S = 3_660 * 86_400
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 TIME_FORMS = "ISO 8601, in UTC unless it says another zone, or an age such as 90s, 15m, 2h, 3d, 1w"
 
@@ -14,6 +16,20 @@ TIME_FORMS = "ISO 8601, in UTC unless it says another zone, or an age such as 90
 def shown_time(at: datetime | None) -> str | None:
     """RFC 3339 in UTC, such as `2026-01-31T12:00:00.250000+00:00`."""
     return None if at is None else at.astimezone(UTC).isoformat()
+
+
+def microseconds(at: datetime) -> int:
+    """Since 1970, exactly."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(count: int) -> datetime:
+    """Undoes `microseconds`.
+
+    Raises:
+        OverflowError: before the year 1 or after 9999.
+    """
+    return _EPOCH + count * _MICROSECOND
 
 
 def read_time(text: str, now: datetime) -> datetime:

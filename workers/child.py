@@ -30,9 +30,11 @@ from storage.errors import ConflictError, DatabaseAwayError
 from storage.results import record_children
 from workers import delays, effects, loop, tracing
 from workers.canvas.signatures import links_with_ids
+from workers.errors import JobCancelled
 from workers.outcomes import Crashed, Dead, Outcome, Retry, Returned, Succeeded, checked_delay_s, describe
 
 if TYPE_CHECKING:
+    from workers.cancelling import Cancelling
     from workers.progress import ProgressWriter
 
 EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
@@ -90,6 +92,7 @@ class Attempt:
     request: Context | None = None
     end: Outcome | None = None  # once it is known not to be success
     progress: ProgressWriter | None = None
+    cancelling: Cancelling | None = None
 
 
 # A context variable, so that it reaches the event loop's thread with an `async def` task.
@@ -191,6 +194,8 @@ def _judge(attempt: Attempt, state: str, error: BaseException) -> Outcome:
     if isinstance(error, Reject):
         again = _not_now(attempt, error) if error.requeue else None
         return again or Dead("rejected", describe(error))
+    if isinstance(error, JobCancelled) and attempt.cancelling is not None and attempt.cancelling.asked:
+        return Returned()  # on record as CANCELLED: who was asked to stop does not wait again
     if state == IGNORED:
         return Succeeded(b"null")
     if attempt.retry is not None:

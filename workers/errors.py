@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from celery.exceptions import Ignore
+
 
 class WorkerError(Exception):
     """Something about the workers went wrong."""
@@ -13,6 +15,10 @@ class UnsafeTaskError(WorkerError, ValueError):
 
 class LostClaimError(WorkerError):
     """This attempt lost its job to another worker: nothing that it did in this transaction was kept."""
+
+
+class JobCancelled(WorkerError, Ignore):
+    """Raised by `Task.stop_if_cancelled`; the job is CANCELLED once this leaves the task."""
 
 
 class AlreadyDone(WorkerError):

@@ -14,10 +14,10 @@ from celery.exceptions import Retry
 from kombu.utils.json import dumps
 
 from topology.headers import Attempt
-from workers import child, coroutines, delays, effects, loop, outcomes, progress
+from workers import cancelling, child, coroutines, delays, effects, loop, outcomes, progress
 from workers.canvas.signatures import stable_id
 from workers.database import AsyncPool, SyncDatabase
-from workers.errors import WorkerError
+from workers.errors import JobCancelled, WorkerError
 from workers.home_queue import MaxRetries
 
 # Beyond it the check of a delivery refuses the message.
@@ -123,6 +123,27 @@ class RedriveTask(Task):
     def pool(self) -> AsyncPool:
         """For `async def` tasks: `acquire`, `execute`, `fetch`, `transaction`."""
         return AsyncPool(loop.database())
+
+    def cancelled(self) -> bool:
+        """Whether somebody asked this job to stop (`POST /jobs/{id}/cancel`), as known a second ago at most.
+
+        It need not: what it returns counts as its result. But it is not tried again. In an `async def` task
+        it is known some moments after the first call.
+        """
+        attempt = child.current()
+        if attempt is None or self.request.is_eager:
+            return False
+        attempt.cancelling = attempt.cancelling or cancelling.Cancelling(attempt.ticket)
+        return attempt.cancelling.look()
+
+    def stop_if_cancelled(self) -> None:
+        """End this attempt here, and with it the job as CANCELLED, if somebody asked it to stop.
+
+        Raises:
+            workers.errors.JobCancelled: to leave the task with; `autoretry_for` lets it pass.
+        """
+        if self.cancelled():
+            raise JobCancelled(f"job {self.request.id} was asked to stop")
 
     def update_state(
         self, task_id: str | None = None, state: str | None = None, meta: Any = None, **kwargs: Any

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from api.auth import Context, Reader, Submitter
 from api.body import read_json
-from api.job_view import accepted_view, job_view
+from api.job_reading import find_job, read_job, read_once_ended, watch_of
+from api.job_view import accepted_view
 from api.json_text import JsonResponse, stored
 from api.problems import FieldError, Problem
 from api.submission import KEY_HEADER, new_job, read_submission
 from storage import jobs
-from storage.jobs import IdempotencyConflictError, IdempotencyKey, Job
-from storage.pool import AnyConnection
+from storage.jobs import IdempotencyConflictError, IdempotencyKey
 from topology.spec import Topology
 
 ROUTE = "POST /jobs"
+MAX_WAIT_S = 60
 FINAL_WITHOUT_RESULT = ("DEAD", "CANCELLED")
 
 router = APIRouter(tags=["jobs"])
@@ -94,17 +95,28 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
 
 
 @router.get("/jobs/{job_id}", dependencies=[Reader], summary="A job with attempts and history")
-async def show(job_id: str, runtime: Context) -> Response:
-    async with runtime.database() as db:
-        job = await _find(db, job_id)
-        return JsonResponse(job_view(job, await jobs.attempts(db, job_id)))
+async def show(
+    job_id: str,
+    request: Request,
+    runtime: Context,
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="seconds")] = 0.0,
+) -> Response:
+    """With `wait`, once the job has ended (SUCCEEDED, DEAD or CANCELLED), or as it is after so many seconds.
+
+    503 when 500 requests wait already.
+    """
+    if wait:
+        found = await read_once_ended(runtime, watch_of(request), job_id, wait)
+    else:
+        found = await read_job(runtime, job_id)
+    return JsonResponse(found.view)
 
 
 @router.get("/jobs/{job_id}/result", dependencies=[Reader], summary="A finished job's result")
 async def result(job_id: str, runtime: Context) -> Response:
     """The result as JSON; 409 while there is none, and when there will be none."""
     async with runtime.database() as db:
-        job = await _find(db, job_id)
+        job = await find_job(db, job_id)
     if job.state == "SUCCEEDED":
         return JsonResponse(stored(job.result))
     if job.state in FINAL_WITHOUT_RESULT:
@@ -133,10 +145,3 @@ def job_types_view(topology: Topology) -> list[dict[str, Any]]:
         }
         for job in topology.jobs
     ]
-
-
-async def _find(db: AnyConnection, job_id: str) -> Job:
-    # Postgres takes no NUL in a text, so no job has one in its id.
-    if "\x00" not in job_id and (job := await jobs.find(db, job_id)) is not None:
-        return job
-    raise Problem(404, "unknown-job", f"there is no job {job_id!r}")

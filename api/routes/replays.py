@@ -60,7 +60,7 @@ async def create(request: Request, runtime: Context, principal: Operator) -> Res
                 db, asked.letter_ids, requested_by=principal.name, note=asked.note, rate=asked.rate
             )
     except ReplayRefusedError as error:
-        raise _refused(error) from error
+        raise refused(error) from error
     return JsonResponse(plan.as_json(), 202, {"Location": f"/replays/{plan.id}"})
 
 
@@ -89,7 +89,8 @@ def _asked(body: Any) -> ReplayRequest:
         raise Problem(422, "invalid", "the request is not valid", errors, total=total) from error
 
 
-def _refused(error: ReplayRefusedError) -> Problem:
+def refused(error: ReplayRefusedError) -> Problem:
+    """422 for letters that are not on record, else 409."""
     errors = [
         FieldError("letter_ids", f"letter {refusal.letter_id} {refusal.why}") for refusal in error.refusals
     ]

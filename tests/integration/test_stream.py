@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
+from tests.support.event_stream import Events
 from tests.support.letter_rows import prepare, store
 from tests.support.memory import rss_bytes
 from tests.support.processes import Process, console_script
@@ -21,34 +18,8 @@ from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 
-class Events:
-    """The events of one stream, read in a thread: (name, data), and the last id."""
-
-    def __init__(self, answer: httpx.Response) -> None:
-        self.found: list[tuple[str, dict[str, Any]]] = []
-        self.last_id = ""
-        self.ended = False
-        self._answer = answer
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        name = ""
-        try:
-            for line in self._answer.iter_lines():
-                key, _, value = line.partition(": ")
-                if key == "event":
-                    name = value
-                elif key == "data":
-                    self.found.append((name, json.loads(value)))
-                elif key == "id":
-                    self.last_id = value
-            self.ended = True
-        except (httpx.HTTPError, httpx.StreamError):
-            pass
-
-    def letters(self) -> list[int]:
-        return [data["id"] for name, data in list(self.found) if name == "letter"]
+def letters(events: Events) -> list[int]:
+    return [data["id"] for name, data in list(events.found) if name == "letter"]
 
 
 @contextmanager
@@ -79,8 +50,8 @@ def test_letters_and_replays_come_live_and_the_stream_goes_on_where_it_ended(
     with streamed(stack) as events, streamed(stack, task="b") as some:
         store(stack.database, 1, task="a")
         store(stack.database, 1, task="b")
-        eventually(lambda: events.letters() == [3, 4], 20, "both new letters")
-        eventually(lambda: some.letters() == [4], 20, "the one that matches")
+        eventually(lambda: letters(events) == [3, 4], 20, "both new letters")
+        eventually(lambda: letters(some) == [4], 20, "the one that matches")
         shown = stack.http.get("/dead-letters/4").json()
         assert [(n, d["id"], d["headers"]) for n, d in some.found] == [("letter", 4, shown["headers"])]
 
@@ -102,7 +73,7 @@ def test_letters_and_replays_come_live_and_the_stream_goes_on_where_it_ended(
         place = events.last_id
     store(stack.database, 3, task="meanwhile")
     with streamed(stack, last=place) as events:
-        eventually(lambda: events.letters() == [5, 6, 7], 20, "those of meanwhile")
+        eventually(lambda: letters(events) == [5, 6, 7], 20, "those of meanwhile")
         process.terminate()
         eventually(lambda: events.ended, 20, "the answer ends complete")
     assert "Application shutdown complete" in process.log
@@ -116,7 +87,7 @@ def test_a_stream_outlives_its_database_and_wrong_places_are_refused(api: tuple[
     with streamed(stack) as events:
         assert stack.database.cut_connections() > 0
         store(stack.database, 1)
-        eventually(lambda: events.letters() == [1], 30, "the letter after the cut")
+        eventually(lambda: letters(events) == [1], 30, "the letter after the cut")
 
 
 def test_a_reader_that_does_not_read_holds_up_nobody_and_little_memory(api: tuple[Stack, Process]) -> None:
@@ -129,10 +100,10 @@ def test_a_reader_that_does_not_read_holds_up_nobody_and_little_memory(api: tupl
         slow.sendall(f"GET /stream HTTP/1.1\r\nHost: x\r\nAuthorization: {key}\r\n\r\n".encode())
         assert slow.recv(10)
         store(stack.database, 1)
-        eventually(lambda: events.letters() == [1], 20, "the others go on")
+        eventually(lambda: letters(events) == [1], 20, "the others go on")
         before = rss_bytes(process.pid)
         store(stack.database, 8_000, header="x" * 8_000)
-        eventually(lambda: len(events.letters()) == 8_001, 60, "all letters for the reader that reads")
+        eventually(lambda: len(letters(events)) == 8_001, 60, "all letters for the reader that reads")
         # 64 MB went out to the one; the other was handed a page of 100 at most.
         assert rss_bytes(process.pid) - before < 40_000_000
 

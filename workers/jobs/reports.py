@@ -26,6 +26,7 @@ def generate_report(self: RedriveTask, report_id: str, sections: int = 3) -> dic
         return {"url": store.url(name), "written": 0}
     written = 0
     for section in range(1, sections + 1):
+        self.stop_if_cancelled()
         part = f"/files/{report_id}.{section}.json"
         if not store.exists(part):
             store.put_file(part, json.dumps({"report": report_id, "section": section}).encode())

@@ -1,0 +1,107 @@
+"""A job with all that is shown of it, read now or once it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+
+from api.job_view import FINAL, job_view
+from api.job_watch import MAX_WAITING, JobWatch
+from api.problems import Problem
+from api.runtime import Runtime
+from storage import job_actions, jobs
+from storage.attempts import AttemptRow
+from storage.errors import DatabaseAwayError
+from storage.job_actions import JobAction
+from storage.jobs import Job
+from storage.pool import AnyConnection
+
+RETRY_AFTER_S = 5
+
+
+@dataclass(frozen=True)
+class JobReading:
+    """One job at one time."""
+
+    job: Job
+    attempts: Sequence[AttemptRow]
+    actions: Sequence[JobAction]
+
+    @property
+    def view(self) -> dict[str, Any]:
+        return job_view(self.job, self.attempts, self.actions)
+
+
+async def find_job(db: AnyConnection, job_id: str) -> Job:
+    """The job.
+
+    Raises:
+        Problem: 404.
+    """
+    # Postgres takes no NUL in a text, so no job has one in its id.
+    if "\x00" not in job_id and (job := await jobs.find(db, job_id)) is not None:
+        return job
+    raise Problem(404, "unknown-job", f"there is no job {job_id[:300]!r}")
+
+
+async def reading(db: AnyConnection, job_id: str) -> JobReading | None:
+    """The job with its attempts and what was done with it; None where there is none."""
+    job = None if "\x00" in job_id else await jobs.find(db, job_id)
+    if job is None:
+        return None
+    return JobReading(job, await jobs.attempts(db, job_id), await job_actions.of_job(db, job_id))
+
+
+async def read_job(runtime: Runtime, job_id: str) -> JobReading:
+    """The same.
+
+    Raises:
+        Problem: 404.
+    """
+    async with runtime.database() as db:
+        found = await reading(db, job_id)
+        return found or JobReading(await find_job(db, job_id), (), ())
+
+
+async def read_once_ended(runtime: Runtime, watch: JobWatch, job_id: str, wait_s: float) -> JobReading:
+    """The job once it has ended, or as it is after `wait_s` seconds or when the server stops.
+
+    Raises:
+        Problem: 404; 503 when too many wait.
+    """
+    found = await read_job(runtime, job_id)
+    if found.job.state in FINAL:
+        return found
+    require_room(watch)
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + wait_s
+    with watch.watching(job_id) as watcher:
+        while True:
+            watcher.seen = found.job.mark
+            told = await watcher.changed(max(ends - loop.time(), 0.0))
+            over = not told or watch.stopping.is_set()
+            try:
+                found = await read_job(runtime, job_id)
+            except DatabaseAwayError:
+                if over:
+                    raise
+                continue
+            if over or found.job.state in FINAL:
+                return found
+
+
+def require_room(watch: JobWatch) -> None:
+    """Raises Problem: 503 when too many wait already."""
+    if watch.full:
+        headers = {"Retry-After": str(RETRY_AFTER_S)}
+        raise Problem(503, "too-many-waiting", f"{MAX_WAITING} requests wait already", headers=headers)
+
+
+def watch_of(request: Request) -> JobWatch:
+    watch = request.app.state.job_watch
+    assert isinstance(watch, JobWatch)
+    return watch

@@ -1,0 +1,90 @@
+"""A job's state as server-sent events, until it has ended.
+
+https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request
+from fastapi.responses import Response, StreamingResponse
+
+from api.auth import Context, Reader
+from api.job_reading import JobReading, find_job, reading, require_room, watch_of
+from api.job_view import FINAL
+from api.job_watch import JobWatch
+from api.runtime import Runtime
+from storage.errors import DatabaseAwayError
+
+HEARTBEAT_S = 15.0
+AGAIN_S = 1.0
+# Then the answer ends, and whoever comes back shows a key that is still good.
+LONGEST_S = 900.0
+RETRY_MS = 2_000
+
+router = APIRouter(tags=["jobs"], dependencies=[Reader])
+
+
+@router.get(
+    "/jobs/{job_id}/events",
+    summary="A job, live",
+    response_class=StreamingResponse,
+    responses={204: {"description": "It has ended, and Last-Event-ID says that this was told."}},
+)
+async def events(
+    job_id: str,
+    request: Request,
+    runtime: Context,
+    last_event_id: Annotated[str | None, Header(max_length=255)] = None,
+) -> Response:
+    """Server-sent events: `job`, with the job as `GET /jobs/{id}` shows it, now and whenever it has changed.
+
+    Each event holds the whole history, so whoever comes back misses nothing; with `Last-Event-ID` what was
+    told already is not told again. A comment comes every 15 seconds. The answer ends with the job, after 15
+    minutes, and when the server stops. 503 when 500 requests wait already.
+    """
+    watch = watch_of(request)
+    require_room(watch)
+    async with runtime.database() as db:
+        job = await find_job(db, job_id)
+    if job.state in FINAL and last_event_id == job.mark:
+        return Response(status_code=204)  # to EventSource: do not connect again
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    told = _events(job_id, runtime, watch, last_event_id)
+    return StreamingResponse(told, media_type="text/event-stream", headers=headers)
+
+
+async def _events(job_id: str, runtime: Runtime, watch: JobWatch, last: str | None) -> AsyncIterator[str]:
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + LONGEST_S
+    with watch.watching(job_id) as watcher:
+        yield f"retry: {RETRY_MS}\n\n"
+        while not watch.stopping.is_set() and loop.time() < ends:
+            try:
+                async with runtime.database() as db:
+                    found = await reading(db, job_id)
+            except DatabaseAwayError:
+                yield ": the database is away\n\n"
+                await watcher.changed(AGAIN_S)
+                continue
+            if found is None:
+                return
+            watcher.seen = found.job.mark
+            if watcher.seen != last:
+                last = watcher.seen
+                yield await asyncio.to_thread(_event, found)
+            if found.job.state in FINAL:
+                return
+            while not await watcher.changed(HEARTBEAT_S):
+                yield ": alive\n\n"
+                if loop.time() >= ends:
+                    return
+
+
+def _event(found: JobReading) -> str:
+    data = json.dumps(found.view, ensure_ascii=True, allow_nan=False)
+    return f"event: job\nid: {found.job.mark}\ndata: {data}\n\n"
