@@ -14,7 +14,7 @@ from api.settings import ApiSettings
 from storage.settings import StorageSettings
 from topology import exits
 from topology.errors import InvalidTopologyError, WrongSettingsError
-from topology.settings import TopologySettings, load_topology, read_settings
+from topology.settings import ReplaySettings, TopologySettings, load_topology, read_settings
 
 Settings = TypeVar("Settings", bound=BaseSettings)
 
@@ -24,15 +24,23 @@ def load_config() -> Config:
     wrong: list[str] = []
     api, storage = _build(ApiSettings, wrong), _build(StorageSettings, wrong)
     broker = _build(TopologySettings, wrong)
+    replays = _build(ReplaySettings, wrong)
     if broker is not None and broker.management_url is None:
         wrong.append("REDRIVE_MANAGEMENT_URL: not set, in the environment or in .env")
-    if wrong or api is None or storage is None or broker is None or broker.management_url is None:
+    if (
+        wrong
+        or api is None
+        or storage is None
+        or broker is None
+        or replays is None
+        or broker.management_url is None
+    ):
         _refuse(wrong)
     try:
         topology = load_topology(broker)
     except InvalidTopologyError as error:
         _refuse([str(error)])
-    return Config(api, storage, topology, broker.address, broker.management_url.get_secret_value())
+    return Config(api, storage, topology, broker.address, broker.management_url.get_secret_value(), replays)
 
 
 def _build(kind: type[Settings], wrong: list[str]) -> Settings | None:

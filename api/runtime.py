@@ -15,6 +15,7 @@ from storage.errors import DRIVER_ERRORS, DatabaseAwayError
 from storage.pool import AnyConnection, Pool, borrow, open_pool, wait_for_database
 from storage.settings import StorageSettings
 from topology.address import AmqpAddress
+from topology.settings import ReplaySettings
 from topology.spec import Topology
 
 log = logging.getLogger("redrive.api")
@@ -31,6 +32,7 @@ class Config:
     topology: Topology
     address: AmqpAddress
     management_url: str
+    replays: ReplaySettings
 
 
 class Runtime:

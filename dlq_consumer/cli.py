@@ -16,7 +16,8 @@ from dlq_consumer.commands.discarding import discard, restore
 from dlq_consumer.commands.editing import edit_letter
 from dlq_consumer.commands.groups import group, groups
 from dlq_consumer.commands.letters import list_letters, show
-from dlq_consumer.commands.replay import replay, replays
+from dlq_consumer.commands.replay import list_replays, replay
+from dlq_consumer.commands.replay_control import cancel, pause, resume
 from dlq_consumer.commands.stats import stats
 from dlq_consumer.commands.tail import tail
 from topology import exits
@@ -46,7 +47,8 @@ def main(context: click.Context) -> None:
 
 
 COMMANDS = (
-    *(consume, list_letters, show, tail, stats, groups, group, replay, replays),
+    *(consume, list_letters, show, tail, stats, groups, group),
+    *(replay, list_replays, pause, resume, cancel),
     *(edit_letter, discard, restore),
     *(alerts, check, completion),
 )

@@ -8,7 +8,7 @@ from collections import Counter
 
 from dlq_consumer.sending import Sender, Sent
 from dlq_consumer.waiting import event_or_timeout
-from storage import replay_steps
+from storage import replay_control, replay_outcomes, replay_steps
 from storage.errors import DatabaseAwayError
 from storage.pool import Pool
 from storage.replay_steps import Plan
@@ -71,7 +71,8 @@ class ReplayExecutor:
                 for plan in await replay_steps.open_plans(self._pool):
                     if plan.id not in self._running and await self._locks.take_replay(plan.id):
                         self._running[plan.id] = asyncio.ensure_future(self._carry_out(plan))
-                await replay_steps.decide(self._pool, foreign_after_s=self._foreign_after_s)
+                await replay_outcomes.decide(self._pool, foreign_after_s=self._foreign_after_s)
+                await self._judge()
                 await event_or_timeout(self._woken, POLL_S)
             await asyncio.gather(*self._running.values())
         finally:
@@ -79,6 +80,19 @@ class ReplayExecutor:
                 task.cancel()
             await asyncio.gather(*self._running.values(), return_exceptions=True)
             self._running.clear()
+
+    async def _judge(self) -> None:
+        for verdict in await replay_control.judge(self._pool):
+            log.log(
+                logging.WARNING if verdict.paused else logging.INFO,
+                "replay %s: %s",
+                "paused" if verdict.paused else "goes on",
+                verdict.why,
+                extra={
+                    "action": "replay_paused" if verdict.paused else "replay_goes_on",
+                    "replay": verdict.replay_id,
+                },
+            )
 
     async def _carry_out(self, plan: Plan) -> None:
         extra = {"action": "replay_failed", "replay": plan.id}
@@ -106,12 +120,12 @@ class ReplayExecutor:
             await event_or_timeout(self._stopping, max(pace.wait_s, wait_s))
             if self._stopping.is_set():
                 return
-            outgoing, unfit = await replay_steps.stage(self._pool, plan, limit=pace.batch)
-            counts["failed"] += unfit
-            if not outgoing and not unfit:
+            step = await replay_steps.stage(self._pool, plan, limit=pace.batch)
+            counts.update(failed=step.failed, cancelled=step.dropped)
+            if step.is_empty:
                 break
-            results = await self._sender.send(outgoing)
-            pace.sent(len(outgoing))
+            results = await self._sender.send(step.outgoing)
+            pace.sent(len(step.outgoing))
             counts.update(result.what for result in results if result.what != "unsent")
             await self._record(results)
             if waits := [result for result in results if result.what == "unsent"]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from dlq_consumer.reading import as_task
 from storage.replay_steps import Outgoing
 from topology.broker_errors import (
     BrokerError,
@@ -18,11 +17,10 @@ from topology.broker_errors import (
     OutcomeUnknown,
     Refused,
 )
-from topology.delivery import TaskMessage
 from topology.headers import Attempt
 from topology.messages import Message
 from topology.publisher import Publisher
-from topology.republish import for_replay
+from topology.republish import ended_by_its_body, for_replay
 from topology.wire import MalformedProperties, NotEncodable, split
 
 # Above this a message may be over the broker's size limit, which closes the channel under its neighbours.
@@ -81,7 +79,7 @@ class Sender:
 
     async def _publish(self, item: Outgoing, *, alone: bool) -> Sent:
         try:
-            if why := _ended_by_its_body(item):
+            if why := ended_by_its_body(split(item.properties), item.body, datetime.now(UTC)):
                 return Sent(item.token, "failed", why)
             properties = for_replay(item.properties, token=item.token, attempt=_attempt(item))
             message = Message(properties, item.body)
@@ -112,16 +110,3 @@ def _attempt(item: Outgoing) -> Attempt | None:
     if item.generation is not None:
         return Attempt(item.generation, 1)
     return Attempt(item.was_generation + 1, 1) if item.was_generation is not None else None
-
-
-def _ended_by_its_body(item: Outgoing) -> str | None:
-    """Why sending it would be in vain: protocol 1 has the expiry in the body, which goes out as it is."""
-    properties = split(item.properties)
-    if properties.get_header("task") is not None:  # protocol 2
-        return None
-    task = as_task(properties, item.body)
-    if not isinstance(task, TaskMessage) or task.expires is None or task.expires > datetime.now(UTC):
-        return None
-    return (
-        f"its body (Celery's protocol 1) says that it expired at {task.expires.isoformat()}; submit it anew"
-    )

@@ -14,6 +14,7 @@ from dlq_consumer.alert_watch import AlertWatch
 from dlq_consumer.alerting import AlertDispatcher
 from dlq_consumer.batches import BatchLimits
 from dlq_consumer.configuration import Configuration
+from dlq_consumer.consumption import ConsumedWatch
 from dlq_consumer.drain import QueueDrain
 from dlq_consumer.held import Held
 from dlq_consumer.intake import Intake
@@ -141,6 +142,10 @@ class Service:
             pool, policy, settings.management_url, settings.queues,
             no_consumer_s=settings.alerts.no_consumer_s, oldest_s=settings.alerts.oldest_s, on_alert=wake,
         )  # fmt: skip
+        consumed = ConsumedWatch(
+            pool, settings.management_url, home, settings.topology, quiet_s=settings.consumer.consumed_s
+        )
+        endless.append(_as_long_as_possible("consumed", locks, consumed.run))
         endless += [
             _as_long_as_possible("alerts", locks, run)
             for run in (alert_watch.run, *(dispatcher.run for dispatcher in dispatchers))

@@ -28,6 +28,13 @@ class ConsumerSettings(BaseSettings):
         description="after that the outcome of a replayed message not ours is unknown",
     )
 
+    consumed_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=3_600,
+        description="a queue seen empty for so long has consumed the replayed messages that are not ours",
+    )
+
     @model_validator(mode="after")
     def _can_fill_a_batch(self) -> Self:
         if self.batch_letters > self.prefetch:

@@ -53,7 +53,8 @@ _DIED_AGAIN = """
 WITH back AS (
     UPDATE redrive.replay_items i
     SET state = 'published', published_at = coalesce(i.published_at, now()), next_letter_id = l.id,
-        outcome = CASE WHEN i.outcome IS NULL OR i.outcome = 'unknown' THEN 'died_again' ELSE i.outcome END,
+        outcome = CASE WHEN i.outcome IS NULL OR i.outcome IN ('unknown', 'consumed') THEN 'died_again'
+            ELSE i.outcome END,
         decided_at = now()
     FROM unnest($1::text[], $2::bigint[]) AS l (token, id)
     WHERE i.token = l.token AND i.state IN ('staged', 'publishing', 'published', 'unknown')

@@ -12,7 +12,8 @@ import asyncpg
 from storage import replays
 from storage.errors import MigrationError, StorageError, translate
 from storage.pool import AnyConnection
-from storage.replays import Replay
+from storage.replay_plans import Replay
+from storage.replays import Asked
 from storage.schema import has_table, off_without_table
 from storage.text import safe_text
 from storage.times import shown_time
@@ -149,9 +150,8 @@ async def retry(db: AnyConnection, job_id: str, who: Who) -> Replay:
                 raise JobActionRefusedError(f"job {job_id} is {state}: only a DEAD job is run again")
             if row["letter_id"] is None:
                 raise JobActionRefusedError(f"the dead letter of job {job_id} is not stored yet", soon=True)
-            plan = await replays.create(
-                db, [row["letter_id"]], requested_by=who.by, note=who.note or f"retry of job {job_id}"
-            )
+            asked = Asked(who.by, who.note or f"retry of job {job_id}")
+            plan = await replays.create(db, [row["letter_id"]], asked)
             await db.execute(_RETRY, job_id, *who.columns, plan.id)
     return plan
 

@@ -13,14 +13,10 @@ from storage.letter_actions import MAX_NOTE, TABLE, ActionRefusedError, Refusal
 from storage.pool import AnyConnection, Pool, lend
 from storage.schema import has_table
 
-_WHY_NOT_SENT = """
-    WHEN EXISTS (SELECT 1 FROM redrive.redacted_letters r WHERE r.letter_id = l.id) AND NOT coalesce(
-        (SELECT e.body IS NOT NULL FROM redrive.letter_edits e WHERE e.letter_id = l.id
-         ORDER BY e.id DESC LIMIT 1), false)
-        THEN 'values of it were redacted: dlq edit' """
-_UNSENDABLE = f"""
-SELECT l.id, CASE {_WHY_NOT_SENT} END AS why FROM redrive.dead_letters l WHERE l.id = ANY($1::bigint[])
-"""  # noqa: S608 - from above
+# Of a letter `l`: values were taken out, and no edit says what to send instead.
+_REDACTED = """EXISTS (SELECT 1 FROM redrive.redacted_letters r WHERE r.letter_id = l.id) AND NOT coalesce(
+    (SELECT e.body IS NOT NULL FROM redrive.letter_edits e WHERE e.letter_id = l.id
+     ORDER BY e.id DESC LIMIT 1), false)"""
 _NEWEST = """
 SELECT * FROM (
     SELECT DISTINCT ON (letter_id) letter_id, id, message_id, properties, body
@@ -81,16 +77,9 @@ async def newest(connection: Pool | AnyConnection, letter_ids: Sequence[int]) ->
     }
 
 
-async def unsendable(connection: AnyConnection, letter_ids: Sequence[int]) -> dict[int, str]:
-    """Which of these letters are not to be sent as they are, and why."""
-    if not await has_table(connection, TABLE):
-        return {}
-    return {row["id"]: row["why"] for row in await connection.fetch(_UNSENDABLE, letter_ids) if row["why"]}
-
-
-async def why_not_sent(connection: AnyConnection) -> str:
-    """A WHEN of the CASE that tells why a letter `l` is not to be sent as it is."""
-    return _WHY_NOT_SENT if await has_table(connection, TABLE) else ""
+async def redacted(connection: AnyConnection) -> str:
+    """The condition that values of a letter `l` were redacted, and no edit says what to send instead."""
+    return _REDACTED if await has_table(connection, TABLE) else "false"
 
 
 async def sent(connection: AnyConnection, edits: Mapping[str, int]) -> None:

@@ -9,16 +9,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storage import letter_edits
+import asyncpg
+
+from storage import letter_edits, replay_control
 from storage.errors import translate
-from storage.pool import AnyConnection, Pool
+from storage.pool import AnyConnection, Pool, lend
+from storage.replay_control import REOPENED
+from storage.replay_plans import TERMS
+from storage.schema import has_table
 from storage.text import safe_text
 
+_NO_BOUND = 2**31 - 1
+# A cancelled plan is brought to its end: what was begun is sent, the rest is open again.
 _OPEN_PLANS = """
-SELECT r.id::text, r.rate FROM redrive.replays r
-WHERE r.state = 'running' AND EXISTS (
-    SELECT 1 FROM redrive.replay_items i WHERE i.replay_id = r.id AND i.state IN ('staged', 'publishing'))
+SELECT r.id::text, r.rate FROM redrive.replays r{terms}
+WHERE (r.state = 'running' AND EXISTS (
+        SELECT 1 FROM redrive.replay_items i
+        WHERE i.replay_id = r.id AND i.state IN ('staged', 'publishing'){bound}))
+   OR (r.state = 'cancelled' AND r.finished_at IS NULL AND EXISTS (
+        SELECT 1 FROM redrive.replay_items i
+        WHERE i.replay_id = r.id AND i.state IN ('staged', 'publishing')))
 ORDER BY r.created_at
+"""
+_CANARY = "CASE WHEN t.canary_is_over THEN NULL ELSE t.canary END"
+_WITH_TERMS = {
+    True: {
+        "terms": " LEFT JOIN redrive.replay_terms t ON t.replay_id = r.id",
+        "bound": f" AND (i.state = 'publishing' OR i.position <= coalesce({_CANARY}, i.position))",
+    },
+    False: {"terms": "", "bound": ""},
+}
+# Whoever pauses or cancels it waits for this transaction, and is heeded by the next.
+_TURN = """
+SELECT r.state, {canary} AS bound FROM redrive.replays r{terms} WHERE r.id = $1::uuid FOR SHARE OF r
 """
 _RECOVER_JOBS = """
 UPDATE redrive.replay_items SET state = 'staged'
@@ -36,14 +59,19 @@ _PICK = """
 SELECT i.token, i.letter_id, i.target, i.generation, l.properties, l.body, l.job_id,
        l.generation AS was_generation
 FROM redrive.replay_items i JOIN redrive.dead_letters l ON l.id = i.letter_id
-WHERE i.replay_id = $1::uuid AND i.state = 'staged' ORDER BY i.position LIMIT $2 FOR UPDATE OF i SKIP LOCKED
+WHERE i.replay_id = $1::uuid AND i.state = 'staged' AND i.position <= $3
+  AND (i.generation IS NOT NULL OR NOT $4)
+ORDER BY i.position LIMIT $2 FOR UPDATE OF i SKIP LOCKED
 """
 # The guard is the state: whoever makes this transition is the one who sends the job out again.
 _NEW_GENERATION = """
-WITH wanted AS (SELECT j.id FROM redrive.jobs j WHERE j.id = ANY($1::text[]) ORDER BY j.id FOR UPDATE)
+WITH asked AS (SELECT * FROM unnest($1::text[], $2::text[]) AS a (id, target)),
+wanted AS (
+    SELECT j.id, a.target FROM redrive.jobs j JOIN asked a ON a.id = j.id ORDER BY j.id FOR UPDATE OF j)
 UPDATE redrive.jobs j
-SET state = 'QUEUED', generation = j.generation + 1, attempt = 1, crashes = 0, reason = NULL, error = NULL,
-    letter_id = NULL, progress = NULL, result = NULL, started_at = NULL, finished_at = NULL, queued_at = now()
+SET state = 'QUEUED', queue = wanted.target, generation = j.generation + 1, attempt = 1, crashes = 0,
+    reason = NULL, error = NULL, letter_id = NULL, progress = NULL, result = NULL, started_at = NULL,
+    finished_at = NULL, queued_at = now()
 FROM wanted WHERE j.id = wanted.id AND j.state = 'DEAD'
 RETURNING j.id, j.generation
 """
@@ -73,43 +101,15 @@ _FAILED = """
 UPDATE redrive.replay_items SET state = 'failed', decided_at = now(), detail = $2
 WHERE token = $1 AND state IN ('staged', 'publishing') RETURNING letter_id, generation
 """
-_REOPEN = "UPDATE redrive.dead_letters SET state = 'open' WHERE id = $1 AND state = 'replaying'"
+_REOPEN = f"UPDATE redrive.dead_letters l SET state = {REOPENED} WHERE l.id = $1 AND l.state = 'replaying'"  # noqa: S608
 # Back to how the drain had left it. Only while nothing has taken the job up: then it was sent after all.
 _BURY_AGAIN = """
 UPDATE redrive.jobs j
-SET state = 'DEAD', reason = l.reason, letter_id = l.id, finished_at = now(), error = coalesce(
-    (SELECT a.message FROM redrive.attempts a WHERE a.job_id = j.id AND a.generation < $2
+SET state = 'DEAD', queue = l.queue, reason = l.reason, letter_id = l.id, finished_at = now(),
+    error = coalesce((SELECT a.message FROM redrive.attempts a WHERE a.job_id = j.id AND a.generation < $2
      ORDER BY a.generation DESC, a.attempt DESC LIMIT 1), l.detail, l.reason)
 FROM redrive.dead_letters l
 WHERE l.id = $1 AND j.id = l.job_id AND j.state = 'QUEUED' AND j.generation = $2 AND j.attempt = 1
-"""
-_JOB_OUTCOMES = """
-UPDATE redrive.replay_items i
-SET outcome = o.outcome, decided_at = now(), next_letter_id = coalesce(i.next_letter_id, o.next_letter_id)
-FROM (
-    SELECT u.token,
-        CASE WHEN j.id IS NULL THEN 'unknown'
-             WHEN j.generation > u.generation OR j.state = 'DEAD' THEN 'died_again'
-             WHEN j.state = 'SUCCEEDED' THEN 'succeeded'
-             WHEN j.state = 'CANCELLED' THEN 'cancelled' END AS outcome,
-        (SELECT min(n.id) FROM redrive.dead_letters n WHERE n.replay_token = u.token) AS next_letter_id
-    FROM redrive.replay_items u
-    JOIN redrive.dead_letters l ON l.id = u.letter_id
-    LEFT JOIN redrive.jobs j ON j.id = l.job_id
-    WHERE u.state = 'published' AND u.outcome IS NULL AND u.generation IS NOT NULL) o
-WHERE i.token = o.token AND o.outcome IS NOT NULL AND i.outcome IS NULL
-"""
-_FOREIGN_OUTCOMES = """
-UPDATE redrive.replay_items SET outcome = 'unknown', decided_at = now(),
-    detail = 'it has not come back; what its consumer made of it leaves no trace'
-WHERE state = 'published' AND outcome IS NULL AND generation IS NULL
-  AND published_at < now() - make_interval(secs => $1)
-"""
-_FINISH = """
-UPDATE redrive.replays r SET state = 'done', finished_at = now()
-WHERE r.state = 'running' AND NOT EXISTS (
-    SELECT 1 FROM redrive.replay_items i WHERE i.replay_id = r.id
-    AND (i.state IN ('staged', 'publishing') OR (i.state = 'published' AND i.outcome IS NULL)))
 """
 
 
@@ -119,6 +119,7 @@ class Plan:
 
     id: str
     rate: float | None
+    has_terms: bool = True
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,29 @@ class Outgoing:
     was_generation: int | None
 
 
+@dataclass(frozen=True)
+class Step:
+    """What comes next of a plan. `outgoing` is to be published; `failed` and `dropped` letters are over.
+
+    Nothing of either: nothing is to be done now, since all is sent, or paused, or a canary is on its way.
+    """
+
+    outgoing: list[Outgoing]
+    failed: int = 0
+    dropped: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.outgoing or self.failed or self.dropped)
+
+
 async def open_plans(pool: Pool) -> list[Plan]:
-    """Plans with letters still to be sent, the oldest first."""
+    """Plans of which something is to be sent or closed now, the oldest first."""
     with translate("look for replays"):
-        return [Plan(row["id"], row["rate"]) for row in await pool.fetch(_OPEN_PLANS)]
+        async with lend(pool) as connection:
+            words = _WITH_TERMS[await has_table(connection, TERMS)]
+            rows = await connection.fetch(_OPEN_PLANS.format(**words))
+    return [Plan(row["id"], row["rate"], has_terms=bool(words["terms"])) for row in rows]
 
 
 async def recover(pool: Pool, plan: Plan) -> None:
@@ -149,47 +169,64 @@ async def recover(pool: Pool, plan: Plan) -> None:
             await connection.execute(_RECOVER_FOREIGN, plan.id)
 
 
-async def stage(pool: Pool, plan: Plan, *, limit: int) -> tuple[list[Outgoing], int]:
-    """The next letters to publish, their jobs moved to the next generation; and how many failed on the way.
-
-    ([], 0) when nothing is left.
-    """
+async def stage(pool: Pool, plan: Plan, *, limit: int) -> Step:
+    """The next letters to publish, `limit` at most, their jobs moved to the next generation."""
     with translate("stage a replay"):
         async with pool.acquire() as connection, connection.transaction():
-            rows = await connection.fetch(_PICK, plan.id, limit)
-            fresh = [row["job_id"] for row in rows if row["generation"] is None and row["job_id"] is not None]
-            # Found before the move: a job in any other state than DEAD fails its item.
-            states = {row["id"]: row["state"] for row in await connection.fetch(_JOB_STATES, fresh)}
-            moved = {row["id"]: row["generation"] for row in await connection.fetch(_NEW_GENERATION, fresh)}
-            edits = await letter_edits.newest(connection, [row["letter_id"] for row in rows])
-            outgoing = []
-            for row in rows:
-                generation = row["generation"]
-                if generation is None and row["job_id"] in states:
-                    generation = moved.pop(row["job_id"], None)
-                    if generation is None:
-                        state = states[row["job_id"]]
-                        await _fail(
-                            connection, row["token"], f"its job {row['job_id']} is {state} and not DEAD"
-                        )
-                        continue
-                edit = edits.get(row["letter_id"])
-                outgoing.append(
-                    Outgoing(
-                        row["token"],
-                        row["letter_id"],
-                        row["target"],
-                        row["properties"] if edit is None else edit.properties,
-                        row["body"] if edit is None else edit.body,
-                        generation,
-                        row["was_generation"],
-                    )
+            words = _WITH_TERMS[plan.has_terms]
+            canary = _CANARY if plan.has_terms else "NULL::integer"
+            turn = await connection.fetchrow(_TURN.format(canary=canary, **words), plan.id)
+            if turn is None or turn["state"] not in ("running", "cancelled"):
+                return Step([])
+            is_over = turn["state"] == "cancelled"
+            dropped = await replay_control.drop(connection, plan.id) if is_over else 0
+            bound = _NO_BOUND if turn["bound"] is None or is_over else turn["bound"]
+            rows = await connection.fetch(_PICK, plan.id, limit, bound, is_over)
+            outgoing, failed = await _move_jobs(connection, rows)
+            if outgoing:
+                await connection.execute(
+                    _PUBLISHING, [item.token for item in outgoing], [item.generation for item in outgoing]
                 )
-            await connection.execute(
-                _PUBLISHING, [item.token for item in outgoing], [item.generation for item in outgoing]
+            return Step(outgoing, failed, dropped)
+
+
+async def _move_jobs(connection: AnyConnection, rows: Sequence[asyncpg.Record]) -> tuple[list[Outgoing], int]:
+    fresh = {
+        row["job_id"]: row["target"]
+        for row in rows
+        if row["generation"] is None and row["job_id"] is not None
+    }
+    # Found before the move: a job in any other state than DEAD fails its item.
+    states: dict[str, str] = {}
+    moved: dict[str, int] = {}
+    if fresh:
+        states = {row["id"]: row["state"] for row in await connection.fetch(_JOB_STATES, list(fresh))}
+        made = await connection.fetch(_NEW_GENERATION, list(fresh), list(fresh.values()))
+        moved = {row["id"]: row["generation"] for row in made}
+    edits = await letter_edits.newest(connection, [row["letter_id"] for row in rows])
+    outgoing = []
+    for row in rows:
+        generation = row["generation"]
+        if generation is None and row["job_id"] in states:
+            generation = moved.pop(row["job_id"], None)
+            if generation is None:
+                why = f"its job {row['job_id']} is {states[row['job_id']]} and not DEAD"
+                await _fail(connection, row["token"], why)
+                continue
+        edit = edits.get(row["letter_id"])
+        outgoing.append(
+            Outgoing(
+                row["token"],
+                row["letter_id"],
+                row["target"],
+                row["properties"] if edit is None else edit.properties,
+                row["body"] if edit is None else edit.body,
+                generation,
+                row["was_generation"],
             )
-            tokens = {item.token: edits[item.letter_id].id for item in outgoing if item.letter_id in edits}
-            await letter_edits.sent(connection, tokens)
+        )
+    tokens = {item.token: edits[item.letter_id].id for item in outgoing if item.letter_id in edits}
+    await letter_edits.sent(connection, tokens)
     return outgoing, len(rows) - len(outgoing)
 
 
@@ -226,11 +263,3 @@ async def _fail(connection: AnyConnection, token: str, why: str) -> None:
     if item["generation"] is not None:
         await connection.execute(_BURY_AGAIN, item["letter_id"], item["generation"])
     await connection.execute(_REOPEN, item["letter_id"])
-
-
-async def decide(pool: Pool, *, foreign_after_s: float) -> None:
-    """Write down what job rows tell by now, give foreign outcomes up after a time, close finished plans."""
-    with translate("decide replays"):
-        await pool.execute(_JOB_OUTCOMES)
-        await pool.execute(_FOREIGN_OUTCOMES, foreign_after_s)
-        await pool.execute(_FINISH)

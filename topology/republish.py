@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from topology.delivery import TaskMessage, check_delivery, delivery_of
 from topology.headers import ATTEMPT, DEATH_HEADERS, DELIVERY_COUNTERS, DUE, OUTCOME, REPLAY, Attempt
-from topology.wire import Properties, split
+from topology.wire import MalformedProperties, NotEncodable, Properties, split
 
 # The broker would route by CC and BCC once more; a due time belongs to one way round the ladder,
 # an outcome to one claim.
@@ -13,6 +16,7 @@ _DROPPED_HEADERS = (*DEATH_HEADERS, *DELIVERY_COUNTERS, DUE, OUTCOME, "CC", "BCC
 _DROPPED_PROPERTIES = ("expiration", "user_id")
 _EXPIRES = "expires"  # Celery's own expiry would end a replay at once
 _RETRIES = "retries"
+_SPECIMEN = "00000000-0000-0000-0000-000000000000"
 
 
 def carried(properties: bytes) -> Properties:
@@ -44,6 +48,33 @@ def for_replay(properties: bytes, *, token: str, attempt: Attempt | None) -> byt
     if attempt is not None:
         kept = kept.with_header(ATTEMPT, str(attempt))
     return kept.with_header(REPLAY, token).encode()
+
+
+def ended_by_its_body(properties: Properties, body: bytes, now: datetime) -> str | None:
+    """Why nobody would run it: Celery's protocol 1 has the expiry in the body, which goes out as it is."""
+    if properties.get_header("task") is not None:  # protocol 2
+        return None
+    task = check_delivery(delivery_of(properties, body))
+    if not isinstance(task, TaskMessage) or task.expires is None or task.expires > now:
+        return None
+    return (
+        f"its body (Celery's protocol 1) says that it expired at {task.expires.isoformat()}; submit it anew"
+    )
+
+
+def why_in_vain(properties: bytes, body: bytes, *, largest: int, now: datetime) -> str | None:
+    """Why sending a letter again would be in vain, as far as it tells itself; else None.
+
+    Args:
+        largest: bytes of properties that one frame has room for.
+    """
+    try:
+        size = len(for_replay(properties, token=_SPECIMEN, attempt=Attempt(2, 1)))
+    except (MalformedProperties, NotEncodable) as error:
+        return f"its properties cannot be changed: {error}"
+    if size > largest:
+        return f"its properties do not fit into one frame ({largest} bytes)"
+    return ended_by_its_body(split(properties), body, now)
 
 
 def _has(properties: Properties, name: str) -> bool:

@@ -89,6 +89,21 @@ class TopologySettings(NamedTopology):
         return AmqpAddress.parse(self.amqp_url.get_secret_value())
 
 
+class ReplaySettings(BaseSettings):
+    """What a replay sends at most. Built in entry points only."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="REDRIVE_REPLAY_", env_file=".env", extra="ignore", frozen=True
+    )
+
+    laps: int = Field(
+        default=25, ge=1, le=1_000_000, description="a message is replayed so many times, then only by force"
+    )
+    max_mib: int | None = Field(
+        default=None, ge=1, le=2_048, description="the broker's max_message_size, where it is not the default"
+    )
+
+
 def read_settings(kind: type[S]) -> S:
     """Settings of any one kind from the environment and `.env`. Called in entry points only.
 

@@ -2,100 +2,267 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import asyncio
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.auth import Context, Operator, Reader
-from api.body import read_json
+from api.body import as_model, body_schema, read_json
+from api.filtering import State, Text, TimeText
 from api.json_text import JsonResponse
-from api.problems import FieldError, Problem, field_errors
-from storage import replays
+from api.problems import FieldError, Problem
+from api.runtime import Runtime
+from storage import replay_control, replay_plans, replays
+from storage.api_keys import Principal
+from storage.letter_filter import LetterFilter
+from storage.pool import AnyConnection
+from storage.replay_control import ReplayStateError
+from storage.replay_plans import MAX_PAGE, Replay, UnknownReplayError
+from storage.replay_selection import Choice, Fitness, survey, targets
 from storage.replays import (
+    BREAKER,
     MAX_LETTERS,
+    MAX_NOTE,
+    Asked,
+    NothingToReplayError,
     ReplayConflictError,
     ReplayRefusedError,
     UnknownLettersError,
-    UnknownReplayError,
 )
+from storage.times import read_time
+from topology import replay_targets
 
 router = APIRouter(tags=["replays"])
+# 100,000 letters take several seconds to be frozen.
+CREATE_S = 120.0
+MAX_TOLD = 100
+Number = Annotated[int, Field(ge=1, le=MAX_LETTERS)]
 
 
-class ReplayRequest(BaseModel):
-    """Letters in the order in which they are to be sent. `rate`: letters per second."""
-
+class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    letter_ids: list[Annotated[int, Field(ge=1, le=2**63 - 1)]] = Field(min_length=1, max_length=MAX_LETTERS)
+
+class ChosenBy(Strict):
+    """Letters that match all that is given, as in `GET /dead-letters`. One field at least."""
+
+    queue: Text | None = None
+    reason: Text | None = None
+    task: Text | None = None
+    exception: Text | None = None
+    group: Text | None = None
+    state: State | None = None
+    undecided: bool = False
+    since: TimeText | None = None
+    until: TimeText | None = None
+    job_id: Text | None = None
+    text: Text | None = None
+
+    @property
+    def letters(self) -> LetterFilter:
+        now = datetime.now(UTC)
+        since, until = (read_time(text, now) if text else None for text in (self.since, self.until))
+        return LetterFilter(**self.model_dump(exclude={"since", "until"}), since=since, until=until)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.letters.is_open:
+            raise ValueError("says nothing, so that every letter would match")
+        return self
+
+
+class ReplayRequest(Strict):
+    """`letter_ids` in the order in which they are to be sent, or a `filter`: one of the two.
+
+    `rate`: letters per second. `canary`: so many first, the rest once these went well. `breaker`: paused
+    once so many of a group died again as before, if more than half did; 0: never. `limit`: the oldest so
+    many. `to`: a queue in place of each letter's own. `force`: also what may have arrived before or was
+    replayed too often. `skip_ineligible`: of ids, those that cannot be replayed are left out. `dry_run`: only
+    tell.
+    """
+
+    letter_ids: (
+        Annotated[
+            list[Annotated[int, Field(ge=1, le=2**63 - 1)]], Field(min_length=1, max_length=MAX_LETTERS)
+        ]
+        | None
+    ) = None
+    filter: ChosenBy | None = None
+    limit: Number | None = None
+    to: Text | None = None
     rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
-    note: Annotated[str, Field(max_length=2_000)] | None = None
+    canary: Number | None = None
+    breaker: Annotated[int, Field(ge=0, le=MAX_LETTERS)] = BREAKER
+    force: bool = False
+    skip_ineligible: bool = False
+    dry_run: bool = False
+    note: Annotated[str, Field(max_length=MAX_NOTE)] | None = None
+
+    @property
+    def choice(self) -> Choice:
+        return self.filter.letters if self.filter is not None else (self.letter_ids or [])
 
 
-REQUEST_SCHEMA: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": ReplayRequest.model_json_schema(),
-                "example": {"letter_ids": [17, 18], "rate": 5, "note": "the provider is back"},
-            }
-        },
-    }
-}
+class Why(Strict):
+    """Why it is paused, resumed or cancelled."""
+
+    note: Annotated[str, Field(max_length=MAX_NOTE)] = ""
 
 
-@router.post("/replays", status_code=202, summary="Replay dead letters", openapi_extra=REQUEST_SCHEMA)
+REPLAY = body_schema(
+    ReplayRequest,
+    {"filter": {"queue": "payments", "since": "2h"}, "rate": 20, "canary": 5, "note": "the provider is back"},
+)
+WHY = body_schema(Why, {"note": "the provider is slow"})
+Position = Annotated[int, Query(ge=0, le=2**31 - 1, description="`next` of the page before")]
+
+
+@router.post("/replays", status_code=202, summary="Replay dead letters", openapi_extra=REPLAY)
 async def create(request: Request, runtime: Context, principal: Operator) -> Response:
-    """Freeze these letters into a plan. All or nothing: a letter that cannot be replayed refuses the plan.
+    """Freeze these letters into a plan. A named letter that cannot be replayed refuses the plan.
 
-    409 when a replay of one of them is outstanding, or its state does not allow one.
+    With `dry_run` 200, and what would be sent, of what, to where, and what not and why. 409 when a replay of
+    a letter is outstanding, or its state does not allow one, or none of a filter can be replayed.
     """
     asked = await read_json(request, runtime.config.api.body_limit, _asked)
-    try:
-        async with runtime.database() as db:
-            plan = await replays.create(
-                db, asked.letter_ids, requested_by=principal.name, note=asked.note, rate=asked.rate
-            )
-    except ReplayRefusedError as error:
-        raise refused(error) from error
-    return JsonResponse(plan.as_json(), 202, {"Location": f"/replays/{plan.id}"})
+    async with runtime.database(CREATE_S) as db:
+        fitness = await _fitness(asked, runtime, db)
+        if asked.dry_run:
+            selection = await survey(db, asked.choice, fitness)
+            to_send = min(selection.letters, asked.limit or MAX_LETTERS)
+            return JsonResponse(selection.as_json() | {"to_send": to_send})
+        how = Asked(
+            principal.name, asked.note, asked.rate, asked.canary, asked.breaker or None, asked.limit,
+            skip_unfit=asked.skip_ineligible,
+        )  # fmt: skip
+        try:
+            plan = await replays.create(db, asked.choice, how, fitness)
+        except NothingToReplayError as error:
+            raise Problem(409, "not-replayable", str(error)) from error
+        except ReplayRefusedError as error:
+            raise refused(error) from error
+        answer = await _with_items(db, plan, 100, 0)
+    return JsonResponse(answer, 202, {"Location": f"/replays/{plan.id}"})
 
 
 @router.get("/replays", dependencies=[Reader], summary="Replays, the newest first")
-async def recent(runtime: Context, limit: Annotated[int, Query(ge=1, le=1_000)] = 50) -> Response:
-    async with runtime.database() as db:
-        found = await replays.recent(db, limit=limit)
-    return JsonResponse({"replays": [plan.as_json() for plan in found]})
+async def page(
+    runtime: Context,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    cursor: Annotated[Text | None, Query(description="next_cursor of the page before")] = None,
+) -> Response:
+    """`next_cursor` is null on the last page."""
+    try:
+        async with runtime.database() as db:
+            found, more = await replay_plans.page(db, limit=limit, after=cursor)
+    except UnknownReplayError as error:
+        raise Problem(
+            422, "invalid", "the request is not valid", [FieldError("cursor", "no replay has this id")]
+        ) from error
+    return JsonResponse({"replays": [plan.as_json() for plan in found], "next_cursor": more})
 
 
 @router.get("/replays/{replay_id}", dependencies=[Reader], summary="A replay and what became of each letter")
-async def show(replay_id: str, runtime: Context) -> Response:
+async def show(
+    replay_id: str,
+    runtime: Context,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="of its letters")] = 100,
+    after: Position = 0,
+) -> Response:
+    """How many letters are in which state and had which outcome, `rate_now` in letters per second, `eta_s`.
+
+    `items` in the order in which they are sent; `next` is null on the last page.
+    """
     try:
         async with runtime.database() as db:
-            plan = await replays.get(db, replay_id)
+            answer = await _with_items(db, await replay_plans.get(db, replay_id), limit, after)
     except UnknownReplayError as error:
-        raise Problem(404, "unknown-replay", f"there is no replay {replay_id!r}") from error
+        raise _unknown(replay_id) from error
+    return JsonResponse(answer)
+
+
+@router.post("/replays/{replay_id}/pause", summary="Send no further letter", openapi_extra=WHY)
+async def pause(replay_id: str, request: Request, runtime: Context, principal: Operator) -> Response:
+    """What is on its way, one batch at most, still arrives. 409 when it is not running."""
+    return await _act(replay_id, "pause", request, runtime, principal)
+
+
+@router.post("/replays/{replay_id}/resume", summary="Go on with a paused replay", openapi_extra=WHY)
+async def resume(replay_id: str, request: Request, runtime: Context, principal: Operator) -> Response:
+    """Its canary is over then, and its breaker counts from here. 409 when it is not paused."""
+    return await _act(replay_id, "resume", request, runtime, principal)
+
+
+@router.post("/replays/{replay_id}/cancel", summary="End it for good", openapi_extra=WHY)
+async def cancel(replay_id: str, request: Request, runtime: Context, principal: Operator) -> Response:
+    """Letters not sent yet are open again. What is on its way still arrives. 409 when it is over already."""
+    return await _act(replay_id, "cancel", request, runtime, principal)
+
+
+async def _act(
+    replay_id: str, action: Literal["pause", "resume", "cancel"], request: Request, runtime: Runtime,
+    principal: Principal,
+) -> Response:  # fmt: skip
+    said = await read_json(request, runtime.config.api.body_limit, _why)
+    act = {"pause": replay_control.pause, "resume": replay_control.resume, "cancel": replay_control.cancel}
+    try:
+        async with runtime.database(CREATE_S) as db:
+            plan = await act[action](db, replay_id, by=principal.name, why=said.note)
+    except UnknownReplayError as error:
+        raise _unknown(replay_id) from error
+    except ReplayStateError as error:
+        raise Problem(409, "replay-state", str(error)) from error
     return JsonResponse(plan.as_json())
 
 
+async def _fitness(asked: ReplayRequest, runtime: Runtime, db: AnyConnection) -> Fitness:
+    config = runtime.config
+    queues = [asked.to] if asked.to is not None else await targets(db, asked.choice)
+    found = await asyncio.to_thread(
+        replay_targets.look, config.address, config.topology, queues, config.replays, "redrive-api-replay"
+    )
+    return Fitness(
+        asked.to, found.refused, found.job_queues, found.largest_body, config.replays.laps, found.in_vain,
+        asked.force,
+    )  # fmt: skip
+
+
+async def _with_items(db: AnyConnection, plan: Replay, limit: int, after: int) -> dict[str, Any]:
+    items, more = await replay_plans.items(db, plan.id, limit=limit, after=after)
+    return plan.as_json() | {"items": [item.as_json() for item in items], "next": more}
+
+
 def _asked(body: Any) -> ReplayRequest:
-    try:
-        return ReplayRequest.model_validate(body)
-    except ValidationError as error:
-        errors, total = field_errors(error), error.error_count()
-        raise Problem(422, "invalid", "the request is not valid", errors, total=total) from error
+    asked = as_model(ReplayRequest, body)
+    if (asked.letter_ids is None) is (asked.filter is None):
+        wrong = FieldError("letter_ids", "letter_ids or filter: one of the two")
+        raise Problem(422, "invalid", "the request is not valid", [wrong])
+    return asked
+
+
+def _why(body: Any) -> Why:
+    return as_model(Why, body)
+
+
+def _unknown(replay_id: str) -> Problem:
+    return Problem(404, "unknown-replay", f"there is no replay {replay_id[:64]!r}")
 
 
 def refused(error: ReplayRefusedError) -> Problem:
     """422 for letters that are not on record, else 409."""
     errors = [
-        FieldError("letter_ids", f"letter {refusal.letter_id} {refusal.why}") for refusal in error.refusals
+        FieldError("letter_ids", f"letter {refusal.letter_id} {refusal.why}")
+        for refusal in error.refusals[:MAX_TOLD]
     ]
+    total = len(error.refusals)
     if isinstance(error, UnknownLettersError):
-        return Problem(422, "unknown-letters", "some letters are not on record", errors)
+        return Problem(422, "unknown-letters", "some letters are not on record", errors, total=total)
     if isinstance(error, ReplayConflictError):
-        return Problem(409, "replay-outstanding", "another replay of these letters is outstanding", errors)
-    return Problem(409, "not-replayable", "some letters cannot be replayed", errors)
+        return Problem(
+            409, "replay-outstanding", "another replay of these letters is outstanding", errors, total=total
+        )
+    return Problem(409, "not-replayable", "some letters cannot be replayed", errors, total=total)

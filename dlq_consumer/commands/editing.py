@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from dlq_consumer import printing
-from dlq_consumer.commands.running import Load, fail, with_database
+from dlq_consumer.commands.running import Load, fail, topology_of, with_database
 from storage import letter_edits, letters
 from storage.letter_actions import ActionRefusedError
 from storage.letter_edits import NewEdit
@@ -21,13 +21,11 @@ from storage.pool import Pool
 from storage.text import safe_json
 from topology import exits
 from topology.editing import Edit, EditRefusedError, edit
-from topology.errors import InvalidTopologyError
 from topology.exact_json import dump, load
 from topology.json_patch import PatchError, apply
 from topology.letter_document import NoDocumentError, document_of
 from topology.messages import Message
 from topology.redaction import parse_paths
-from topology.settings import TopologySettings, load_topology
 from topology.spec import Topology
 
 Change = Callable[[Any], Any]
@@ -64,7 +62,7 @@ def edit_letter(
             raise click.UsageError("--withdraw goes alone, with --note and --by")
         _withdraw(load, letter_id, who, note, as_json)
         return
-    topology = _topology(load)
+    topology = topology_of(load)
     change = _patching(patch) if patch is not None else None
     found = with_database(load, lambda pool: letters.dossier(pool, letter_id))
     message = Message(*found.to_send(original=original))
@@ -105,13 +103,6 @@ def _withdraw(load: Load, letter_id: int, by: str, note: str, as_json: bool) -> 
         printing.json_line({"letter": letter_id, "edit": None})
     else:
         click.echo(f"a replay sends letter {letter_id} as it came")
-
-
-def _topology(load: Load) -> Topology:
-    try:
-        return load_topology(load(TopologySettings))
-    except InvalidTopologyError as error:
-        fail(str(error), exits.USAGE)
 
 
 def _patching(given: str) -> Change:

@@ -5,40 +5,65 @@ from __future__ import annotations
 import asyncio
 import getpass
 import sys
+from collections.abc import Sequence
 
 import click
 
 from dlq_consumer import printing
+from dlq_consumer.commands.discarding import BY, YES
 from dlq_consumer.commands.filtering import filter_options
-from dlq_consumer.commands.running import Load, fail, with_database
-from storage import replays as plans
+from dlq_consumer.commands.following import follow
+from dlq_consumer.commands.running import Load, fail, topology_of, with_database
+from storage import replay_plans, replays
 from storage.letter_filter import LetterFilter
 from storage.pool import Pool
-from storage.replay_selection import Selection, fit_letters, survey
-from storage.replays import MAX_LETTERS, Replay, ReplayConflictError, ReplayItem
-from topology import exits
+from storage.replay_plans import MAX_PAGE, Replay, ReplayItem
+from storage.replay_selection import Choice, Fitness, Selection, survey, targets
+from storage.replays import (
+    BREAKER,
+    MAX_LETTERS,
+    Asked,
+    NothingToReplayError,
+    ReplayConflictError,
+)
+from topology import exits, replay_targets
+from topology.settings import ReplaySettings, TopologySettings
 
-POLL_S = 0.25
-HINT_AFTER_S = 5.0
+SHOWN = 100
+Items = tuple[Sequence[ReplayItem], int | None]
 
 
 @click.command()
 @click.argument("letter_ids", type=click.IntRange(min=1), nargs=-1, metavar="[ID...]")
 @filter_options
-@click.option("--limit", type=click.IntRange(1, MAX_LETTERS), help="Of a filter: so many, the oldest.")
-@click.option("--dry-run", is_flag=True, help="Of a filter: tell what would be sent, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--wait/--no-wait", default=True, help="Wait for the outcome of every letter (default).")
-@click.option("--timeout", "timeout_s", type=float, default=60.0, show_default=True, help="Seconds to wait.")
+@click.option("--limit", type=click.IntRange(1, MAX_LETTERS), help="So many of them: of a filter the oldest.")
+@click.option("--dry-run", is_flag=True, help="Tell what would be sent, and change nothing.")
+@click.option("--to", metavar="QUEUE", help="Send them to this queue, not to the one in which they died.")
 @click.option("--rate", type=float, help="Letters per second.")
+@click.option(
+    "--canary", type=click.IntRange(1, MAX_LETTERS), metavar="N",
+    help="Send N; the rest once these went well. Otherwise it pauses.",
+)  # fmt: skip
+@click.option(
+    "--breaker", type=click.IntRange(0, MAX_LETTERS), default=BREAKER, show_default=True, metavar="N",
+    help="Pause once N of a group died again as before, if more than half did. 0: never.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Also what may have arrived before, or was replayed too often.")
+@click.option("--skip-ineligible", is_flag=True, help="Of IDs: leave out what cannot be replayed.")
+@YES
+@click.option("--wait/--no-wait", default=True, help="Wait for the outcome of every letter (default).")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=60.0, show_default=True,
+    help="Seconds to wait without anything new.",
+)  # fmt: skip
 @click.option("--note", help="Kept with the replay.")
-@click.option("--by", "requested_by", help="Who asks for it (default: the user running this).")
+@BY
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def replay(
-    load: Load, letter_ids: tuple[int, ...], wanted: LetterFilter, limit: int | None,
-    dry_run: bool, yes: bool, wait: bool, timeout_s: float, rate: float | None,
-    note: str | None, requested_by: str | None, as_json: bool,
+    load: Load, letter_ids: tuple[int, ...], wanted: LetterFilter, limit: int | None, dry_run: bool,
+    to: str | None, rate: float | None, canary: int | None, breaker: int, force: bool, skip_ineligible: bool,
+    yes: bool, wait: bool, timeout_s: float, note: str | None, by: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Send letters out again, to the queue in which they died: by ID, or all that match a filter.
 
@@ -48,105 +73,135 @@ def replay(
     \b
     dlq replay 17 18
     dlq replay --task orders.place --since 2h --dry-run
+    dlq replay --queue payments --canary 5 --rate 20 --note "the provider is back"
 
     Exit 0 only if every letter was published and, with --wait, every job among them succeeded. Messages that
     are not jobs of ours count when they are published. With --no-wait exit 0 says that the plan was made.
+
+    Exit codes: 1 something did not go well, or not confirmed, 4 another replay of a letter is outstanding.
     """
-
-    if rate is not None and not rate > 0:
+    if rate is not None and not 0 < rate < 1e9:
         raise click.BadParameter("it must be above 0", param_hint="--rate")
-
-    by_filter, count = not wanted.is_open, 0
-    if by_filter == bool(letter_ids):
+    if bool(letter_ids) is not wanted.is_open:
         raise click.UsageError("name letters by ID or choose them by a filter: one of the two")
-    if not by_filter and (limit is not None or dry_run):
-        raise click.UsageError("--limit and --dry-run go with a filter")
-    if by_filter:
-        selection = with_database(load, lambda pool: survey(pool, wanted))
-        count = min(sum(selection.fit.values()), limit or MAX_LETTERS)
+    ids = tuple(dict.fromkeys(letter_ids))
+    choice: Choice = ids or wanted
+    words = "by id" if ids else wanted.words
+    fitness = _fitness(load, choice, to, force)
+    if dry_run or not ids:
+        selection = with_database(load, lambda pool: survey(pool, choice, fitness))
+        count = min(selection.letters, limit or MAX_LETTERS)
         if dry_run and as_json:
             printing.json_line(selection.as_json() | {"to_send": count})
         elif not as_json:
             _print_selection(selection, count)
         if dry_run:
             return
-        if count and not yes:
-            click.confirm(f"Send {count} letters again?", abort=True, err=True)
-
-    async def run(pool: Pool) -> Replay:
-        chosen = list(letter_ids)
-        if by_filter and not (chosen := await fit_letters(pool, wanted, limit=count)):
+        if not count:
             fail(f"{wanted.words}: no letter that can be replayed")
+        limit = count
+    else:
+        count = min(len(ids), limit or MAX_LETTERS)
+    if (count > 1 or not ids) and not yes:
+        click.confirm(f"Send {count} letters again ({printing.plain(words)})?", abort=True, err=True)
+    asked = Asked(
+        by or getpass.getuser(), note, rate, canary, breaker or None, limit, skip_unfit=skip_ineligible
+    )
+
+    async def run(pool: Pool) -> tuple[Replay, Items]:
         try:
-            made = await plans.create(
-                pool, chosen, requested_by=requested_by or getpass.getuser(), note=note, rate=rate
-            )
+            made = await replays.create(pool, choice, asked, fitness)
         except ReplayConflictError as error:
             fail(str(error), exits.CONFLICT)
-        return await _settled(pool, made, timeout_s) if wait else made
+        except NothingToReplayError as error:
+            fail(f"{words}: {error}")
+        done = await follow(pool, made, timeout_s, quiet=as_json) if wait else made
+        return done, await replay_plans.items(pool, made.id, limit=MAX_PAGE if as_json else SHOWN)
 
-    done = with_database(load, run)
-    if as_json:
-        printing.json_line(done.as_json())
-    else:
-        _print(done)
-    if wait and not all(_went_well(item) for item in done.items or ()):
+    done, items = with_database(load, run)
+    _show(done, items, as_json)
+    if wait and not went_well(done):
         sys.exit(exits.FAILED)
 
 
-@click.command()
+@click.command("replays")
 @click.argument("replay_id", required=False, metavar="[ID]")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_PAGE),
+    default=50,
+    show_default=True,
+    help="So many of either.",
+)
+@click.option("--after", metavar="PLACE", help="Go on after this replay, or after this position of one.")
+@click.option("--follow", "live", is_flag=True, help="Of one: wait until every letter's outcome is known.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @click.pass_obj
-def replays(load: Load, replay_id: str | None, limit: int, as_json: bool) -> None:
-    """Replays, the newest first; with an ID, the letters of one."""
+def list_replays(
+    load: Load, replay_id: str | None, limit: int, after: str | None, live: bool, as_json: bool
+) -> None:
+    """Replays, the newest first; with an ID, one with its letters in the order in which they are sent.
 
-    async def read(pool: Pool) -> list[Replay]:
-        return [await plans.get(pool, replay_id)] if replay_id else await plans.recent(pool, limit=limit)
+    Exit codes: 1 there is no such replay.
+    """
+    if replay_id is None:
+        if live:
+            raise click.UsageError("--follow goes with an ID")
+        _print_page(load, limit, after, as_json)
+        return
+    if after is not None and not (after.isascii() and after.isdigit() and int(after) < 2**31):
+        raise click.BadParameter("of one replay it is a position", param_hint="--after")
+    position = int(after or 0)
 
-    found = with_database(load, read)
+    async def read(pool: Pool) -> tuple[Replay, Items]:
+        plan = await replay_plans.get(pool, replay_id)
+        if live:
+            plan = await follow(pool, plan, float("inf"), quiet=as_json)
+        return plan, await replay_plans.items(pool, plan.id, limit=limit, after=position)
+
+    plan, items = with_database(load, read)
+    _show(plan, items, as_json)
+
+
+def went_well(plan: Replay) -> bool:
+    """Every letter is sent, and every job among them succeeded."""
+    numbers = plan.figures
+    return numbers.undecided == numbers.traceless and not numbers.gone_wrong
+
+
+def _fitness(load: Load, choice: Choice, to: str | None, force: bool) -> Fitness:
+    broker = load(TopologySettings)
+    settings = load(ReplaySettings)
+    topology = topology_of(load)
+
+    async def ask(pool: Pool) -> Fitness:
+        queues = [to] if to is not None else await targets(pool, choice)
+        found = await asyncio.to_thread(
+            replay_targets.look, broker.address, topology, queues, settings, "redrive-dlq-cli"
+        )
+        if found.not_asked:
+            click.echo(f"dlq: whether the queues exist is not checked: {found.not_asked}", err=True)
+        return Fitness(
+            to, found.refused, found.job_queues, found.largest_body, settings.laps, found.in_vain, force
+        )
+
+    return with_database(load, ask)
+
+
+def _print_page(load: Load, limit: int, after: str | None, as_json: bool) -> None:
+    found, more = with_database(load, lambda pool: replay_plans.page(pool, limit=limit, after=after))
     if as_json:
         for plan in found:
             printing.json_line(plan.as_json())
-    elif replay_id:
-        _print(found[0])
-    else:
-        heads = ("ID", "STATE", "LETTERS", "BY", "CREATED", "NOTE")
-        rows = [(p.id, p.state, p.letters, p.requested_by, p.created_at.isoformat(), p.note) for p in found]
-        printing.table(heads, rows)
-
-
-async def _settled(pool: Pool, plan: Replay, timeout_s: float) -> Replay:
-    """The plan once it is closed, or but for letters that are no jobs; as it is when the time is up."""
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-    hinted = False
-    while True:
-        plan = await plans.get(pool, plan.id)
-        items = plan.items or ()
-        waited_s = loop.time() - start
-        # What is no job of ours has no row to tell its fate: it is sent, and stays undecided for long.
-        foreign = [
-            item for item in items if item.state == "published" and not item.decided and not item.is_job
-        ]
-        if plan.state != "running" or (foreign and all(item.decided or item in foreign for item in items)):
-            return plan
-        if waited_s >= timeout_s:
-            click.echo(f"dlq: not settled after {timeout_s:g} s; see: dlq replays {plan.id}", err=True)
-            return plan
-        if not hinted and waited_s > HINT_AFTER_S and all(item.state == "staged" for item in items):
-            click.echo("dlq: nothing takes the replay up so far; is `dlq consume` running?", err=True)
-            hinted = True
-        await asyncio.sleep(POLL_S)
-
-
-def _went_well(item: ReplayItem) -> bool:
-    return (
-        item.state == "published"
-        and (item.outcome == "succeeded" or not item.is_job)
-        and (item.outcome != "died_again")
-    )
+        return
+    heads = ("ID", "STATE", "LETTERS", "SENT", "BY", "CREATED", "NOTE")
+    rows = [
+        (p.id, p.state, p.letters, p.figures.sent, p.requested_by, p.created_at.isoformat(), p.note)
+        for p in found
+    ]
+    printing.table(heads, rows)
+    if more:
+        click.echo(f"dlq: there are more: --after {more}", err=True)
 
 
 def _print_selection(selection: Selection, count: int) -> None:
@@ -158,16 +213,26 @@ def _print_selection(selection: Selection, count: int) -> None:
         click.echo(f"left out: {letters}, {printing.plain(why)}")
 
 
-def _print(plan: Replay) -> None:
-    printing.fields(
-        [("replay", plan.id), ("state", plan.state), ("by", plan.requested_by), ("note", plan.note)]
-    )
+def _show(plan: Replay, found: Items, as_json: bool) -> None:
+    items, more = found
+    if as_json:
+        printing.json_line(plan.as_json() | {"items": [item.as_json() for item in items], "next": more})
+        return
+    numbers = plan.figures
+    said = [
+        ("replay", plan.id), ("state", plan.state), ("by", plan.requested_by), ("note", plan.note),
+        ("letters", ", ".join(f"{count} {state}" for state, count in numbers.states.items())),
+        ("outcomes", ", ".join(f"{count} {outcome}" for outcome, count in numbers.outcomes.items()) or None),
+    ]  # fmt: skip
+    said += [
+        (event["action"], f"{event['at']} by {event['by']}" + (f": {event['why']}" if event["why"] else ""))
+        for event in plan.events or ()
+    ]
+    said += [("expired since", f"{letters} {fate}") for fate, letters in plan.expired.items()]
+    printing.fields(said)
     click.echo()
     heads = ("LETTER", "TO", "JOB", "STATE", "OUTCOME", "NEW LETTER", "DETAIL")
-    rows = [
-        (i.letter_id, i.target, i.job_id, i.state, i.outcome, i.next_letter_id, i.detail)
-        for i in plan.items or ()
-    ]
+    rows = [(i.letter_id, i.target, i.job_id, i.state, i.outcome, i.next_letter_id, i.detail) for i in items]
     printing.table(heads, rows)
-    for fate, letters in plan.expired.items():
-        click.echo(f"expired since: {letters}, {fate}")
+    if more:
+        click.echo(f"dlq: there are more letters: dlq replays {plan.id} --after {more}", err=True)

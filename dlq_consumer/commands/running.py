@@ -14,7 +14,9 @@ from storage.errors import DatabaseAwayError, DatabaseRefusedError, MigrationErr
 from storage.pool import Pool, migrated_pool, where
 from storage.settings import StorageSettings
 from topology import exits
-from topology.settings import TopologySettings
+from topology.errors import InvalidTopologyError
+from topology.settings import TopologySettings, load_topology
+from topology.spec import Topology
 
 S = TypeVar("S", bound=BaseSettings)
 T = TypeVar("T")
@@ -44,6 +46,14 @@ def with_database(load: Load, work: Callable[[Pool], Awaitable[T]]) -> T:
         sys.exit(exits.INTERRUPTED)
     except StorageError as error:
         fail(f"{where(settings)}: {error}" if isinstance(error, _OF_THE_DATABASE) else str(error))
+
+
+def topology_of(load: Load) -> Topology:
+    """The topology that the settings name; exits 2 when it cannot be had."""
+    try:
+        return load_topology(load(TopologySettings))
+    except InvalidTopologyError as error:
+        fail(str(error), exits.USAGE)
 
 
 def management_url(broker: TopologySettings) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from storage import replays
+from storage.replays import Asked
 from tests.support import background
 from tests.support.crashing.orders import Nursery
 from tests.support.graveyard import Graveyard, order, plain
@@ -134,7 +135,7 @@ async def _plan(url: str, letters: list[int]) -> str:
 
     connection = await asyncpg.connect(url)
     try:
-        return (await replays.create(connection, letters, requested_by="test")).id
+        return (await replays.create(connection, letters, Asked("test"))).id
     finally:
         await connection.close()
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from storage import group_counts, replays, retention
+from storage import group_counts, replay_plans, retention
 from storage.pool import Pool
 from storage.retention import Decided
 from tests.support import letter_rows
@@ -102,10 +102,12 @@ async def test_a_replay_keeps_its_numbers_when_its_letters_go(database: Database
         " replay_id = (select id from redrive.replays limit 1)"
     )
     assert await sweep(pool, batch=1) == 4
-    (plan,) = [each for each in await replays.recent(pool) if each.letters]
-    shown = (await replays.get(pool, plan.id)).as_json()
+    found, _ = await replay_plans.page(pool)
+    (plan,) = [each for each in found if each.letters]
+    shown = (await replay_plans.get(pool, plan.id)).as_json()
     assert (shown["letters"], shown["expired"]) == (5, {"died_again": 1, "failed": 1, "succeeded": 2})
-    assert [item["letter_id"] for item in shown["items"]] == [5]
+    items, _ = await replay_plans.items(pool, plan.id)
+    assert [item.letter_id for item in items] == [5]
 
 
 async def test_old_alerts_go_unless_they_are_still_to_be_sent(database: Database, pool: Pool) -> None:

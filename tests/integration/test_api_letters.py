@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import pika
@@ -166,6 +167,15 @@ BAD: list[tuple[Any, str]] = [
     ({"letter_ids": [12345]}, "letter_ids"),
     ({"letter_ids": [1], "rate": 0}, "rate"),
     ({"letter_ids": [1], "by": "me"}, "by"),
+    ({"letter_ids": [1], "filter": {"queue": "payments"}}, "letter_ids"),
+    ({"filter": {}}, "filter"),
+    ({"filter": {"queue": "a\x00b"}}, "filter.queue"),
+    ({"filter": {"since": "soon"}}, "filter.since"),
+    ({"filter": {"colour": "red"}}, "filter.colour"),
+    ({"letter_ids": [1], "canary": 0}, "canary"),
+    ({"letter_ids": [1], "limit": 100_001}, "limit"),
+    ({"letter_ids": [1], "to": ""}, "to"),
+    ({"letter_ids": [1], "breaker": True}, "breaker"),
     ([], "body"),
 ]
 
@@ -175,7 +185,51 @@ def test_a_bad_replay_request_names_its_field_and_plans_nothing(stack: Stack) ->
     for body, field in BAD:
         answer = stack.http.post("/replays", json=body)
         assert (body, answer.status_code, answer.json()["errors"][0]["field"]) == (body, 422, field)
-    assert stack.http.get("/replays").json() == {"replays": []}
+    assert stack.http.get("/replays").json() == {"replays": [], "next_cursor": None}
+    for query, field in (({"cursor": "x"}, "cursor"), ({"limit": 0}, "limit")):
+        answer = stack.http.get("/replays", params=query)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
+    for verb in ("pause", "resume", "cancel"):
+        assert stack.http.post(f"/replays/{uuid4()}/{verb}", json={}).status_code == 404
+        assert stack.http.post("/replays/x/" + verb, json={}).status_code == 404
+        assert stack.http.post(f"/replays/{uuid4()}/{verb}", json={"by": "me"}).status_code == 422
+
+
+def test_a_replay_by_filter_is_told_then_made_paused_and_cancelled_over_http(running: Stack) -> None:
+    for number in range(4):
+        running.publish("payments", b"again", pika.BasicProperties(message_id=f"m-{number}"))
+        reject(running, "payments")
+    letters(running, 4)
+    asked = {"filter": {"queue": "payments", "since": "1h", "text": "again"}, "limit": 3}
+    told = running.http.post("/replays", json=asked | {"dry_run": True})
+    assert told.status_code == 200
+    assert (told.json()["letters"], told.json()["to_send"]) == (4, 3)
+    assert running.http.get("/replays").json()["replays"] == []
+    refused = running.http.post("/replays", json=asked | {"to": "nowhere"})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:redrive:problem:not-replayable")
+
+    made = running.http.post("/replays", json=asked | {"rate": 1, "canary": 3, "note": "mended"})
+    plan = made.json()
+    assert (made.status_code, plan["letters"], plan["canary"], plan["breaker"]) == (202, 3, 3, 5)
+    assert (plan["chosen_by"]["text"], plan["chosen_by"]["queue"]) == ("again", "payments")
+    place = made.headers["Location"]
+    eventually(lambda: running.depth("payments") >= 1, 20, "it has begun")
+    paused = running.http.post(f"{place}/pause", json={"note": "not now"}).raise_for_status().json()
+    assert (paused["state"], paused["eta_s"]) == ("paused", None)
+    again = running.http.post(f"{place}/pause", json={})
+    assert (again.status_code, again.json()["type"]) == (409, "urn:redrive:problem:replay-state")
+    resumed = running.http.post(f"{place}/resume", json={}).raise_for_status().json()
+    assert (resumed["state"], resumed["eta_s"] is not None) == ("running", True)
+    cancelled = running.http.post(f"{place}/cancel", json={}).raise_for_status().json()
+    assert cancelled["state"] == "cancelled"
+    assert [event["action"] for event in cancelled["events"]] == ["pause", "resume", "cancel"]
+    assert {event["by"] for event in cancelled["events"]} == {plan["requested_by"]}
+
+    first = running.http.get(place, params={"limit": 2}).json()
+    assert [one["position"] for one in first["items"]] == [1, 2]
+    rest = running.http.get(place, params={"after": first["next"]}).json()
+    assert ([one["position"] for one in rest["items"]], rest["next"]) == ([3], None)
+    assert sum(first["states"].values()) == 3
 
 
 def test_a_list_leaves_huge_headers_out_and_the_letter_has_them(running: Stack) -> None:

@@ -37,7 +37,7 @@ def a_dead_job(graveyard: Graveyard, job_id: str = "job-1") -> int:
 
 
 def replay(graveyard: Graveyard, *arguments: str) -> tuple[int, dict[str, Any]]:
-    done = graveyard.dlq("replay", "--json", *arguments)
+    done = graveyard.dlq("replay", "--json", "--yes", *arguments)
     return done.returncode, json.loads(done.stdout) if done.stdout else {"error": done.stderr}
 
 
@@ -149,19 +149,26 @@ def test_two_operators_at_once_one_wins_and_the_other_is_told(graveyard: Graveya
     assert graveyard.database.value("select count(*) from redrive.replay_items") == 1
 
 
-def test_a_replay_to_a_queue_that_is_gone_fails_and_the_letter_is_open_again(graveyard: Graveyard) -> None:
-    graveyard.start()
+def test_a_queue_that_is_gone_refuses_the_plan_and_one_that_goes_fails_the_letter(
+    graveyard: Graveyard,
+) -> None:
+    process = graveyard.start()
     letter = a_dead_job(graveyard)
+    process.terminate()
+    code, plan = replay(graveyard, str(letter), "--no-wait")
+    assert code == 0, plan
     with graveyard.vhost.channel() as channel:
         channel.queue_delete("orders")
-    code, plan = replay(graveyard, str(letter))
+    graveyard.start()
 
-    assert code == 1
-    assert plan["items"][0]["state"] == "failed"
-    assert "orders" in plan["items"][0]["detail"]
+    failed = eventually(lambda: item(graveyard, letter)["state"] == "failed" and item(graveyard, letter), 20)
+    assert "orders" in failed["detail"]
     assert graveyard.listed()[0]["state"] == "open"
     row = graveyard.job_row("job-1")
     assert (row["state"], row["reason"], row["letter_id"]) == ("DEAD", "exception", letter)
+
+    code, refused = replay(graveyard, str(letter))
+    assert (code, f"letter {letter}: there is no queue orders" in refused["error"]) == (1, True)
 
 
 def test_what_cannot_be_replayed_refuses_the_whole_plan(graveyard: Graveyard) -> None:
@@ -182,14 +189,14 @@ def test_what_cannot_be_replayed_refuses_the_whole_plan(graveyard: Graveyard) ->
         ([fit, succeeded], "is SUCCEEDED"),
         ([fit, homeless["id"]], "does not tell which queue of this vhost"),
     ]:
-        done = graveyard.dlq("replay", *map(str, ids))
+        done = graveyard.dlq("replay", "--yes", *map(str, ids))
         assert done.returncode == 1
         assert words in done.stderr
 
     # A copy that was stored while its job still ran is not known as one.
     graveyard.database.execute("update redrive.dead_letters set duplicate_of = null where id = $1", twin)
-    done = graveyard.dlq("replay", str(first), str(twin))
-    assert f"letter {twin}: letter {first} of this plan is of the same job job-1" in done.stderr
+    done = graveyard.dlq("replay", "--yes", str(first), str(twin))
+    assert f"letter {first}: letter {twin} is of the same job, and newer" in done.stderr
     assert graveyard.database.value("select count(*) from redrive.replays") == 0
     assert {letter["state"] for letter in graveyard.listed()} == {"open"}
 
@@ -292,13 +299,17 @@ def test_a_stranger_whose_confirm_was_lost_is_not_sent_again(graveyard: Graveyar
 
 @pytest.mark.rabbitmq4
 def test_a_letter_above_the_brokers_limit_fails_with_its_words_and_stops_nobody(graveyard: Graveyard) -> None:
-    """From a broker whose limit was higher then."""
-    graveyard.start()
+    """From a broker whose limit was higher then, and whose letter was stored as smaller than it is."""
+    process = graveyard.start()
     graveyard.publish("orders.dlq", plain(b"to be large", message_id="large"))
     large = graveyard.until_stored(1)[0]["id"]
-    graveyard.database.execute("update redrive.dead_letters set body = $1", bytes(17 * 1024 * 1024))
     small = a_dead_job(graveyard)
+    process.terminate()
     replay(graveyard, str(large), str(small), "--no-wait")
+    graveyard.database.execute(
+        "update redrive.dead_letters set body = $1 where id = $2", bytes(17 * 1024 * 1024), large
+    )
+    graveyard.start()
     failed = eventually(lambda: item(graveyard, large)["state"] == "failed" and item(graveyard, large), 30)
     assert "larger than" in failed["detail"]
     assert graveyard.take("orders")[0].get_header("redrive-attempt") == "2.1"
@@ -311,13 +322,21 @@ def test_a_letter_above_the_brokers_limit_fails_with_its_words_and_stops_nobody(
 def test_a_letter_that_no_longer_fits_a_frame_fails_and_takes_no_neighbour_with_it(
     graveyard: Graveyard,
 ) -> None:
-    graveyard.start()
+    process = graveyard.start()
     room = FRAME_BYTES - len(plain(message_id="large", headers={"h": ""}).properties)
     graveyard.publish("orders.dlq", plain(message_id="large", headers={"h": "v" * (room - 10)}))
-    large = graveyard.until_stored(1)[0]["id"]
+    (row,) = graveyard.until_stored(1)
+    large = row["id"]
     small = a_dead_job(graveyard)
     # Its headers fill one frame; with the replay's own header they no longer fit.
+    told = json.loads(graveyard.dlq("replay", str(large), str(small), "--dry-run", "--json").stdout)
+    assert (told["letters"], [why for why in told["left_out"] if "one frame" in why] != []) == (1, True)
+    process.terminate()
+    change = "update redrive.dead_letters set properties = $1 where id = $2"
+    graveyard.database.execute(change, plain(message_id="large").properties, large)
     replay(graveyard, str(large), str(small), "--no-wait")
+    graveyard.database.execute(change, row["properties"], large)
+    graveyard.start()
     failed = eventually(lambda: item(graveyard, large)["state"] == "failed" and item(graveyard, large), 10)
     assert "one frame" in failed["detail"]
     assert graveyard.take("orders")[0].get_header("redrive-attempt") == "2.1"
@@ -325,7 +344,7 @@ def test_a_letter_that_no_longer_fits_a_frame_fails_and_takes_no_neighbour_with_
 
 def test_an_expiry_in_the_body_is_a_reason_and_not_sent_in_vain(graveyard: Graveyard) -> None:
     """Celery's protocol 1 has it there; the body of a replay is not touched."""
-    graveyard.start()
+    process = graveyard.start()
     for job_id, expires in (("past", "2020-01-01T00:00:00+00:00"), ("later", "2999-01-01T00:00:00+00:00")):
         body = {
             "task": "orders.place",
@@ -337,9 +356,21 @@ def test_an_expiry_in_the_body_is_a_reason_and_not_sent_in_vain(graveyard: Grave
         }
         graveyard.failed_job(job_id, "Traceback: no")
         graveyard.bury("orders", plain(json.dumps(body).encode(), content_type="application/json"))
-    past, later = (row["id"] for row in graveyard.until_stored(2))
+    past, later = graveyard.until_stored(2)
+    body, past, later = past["body"], past["id"], later["id"]
+    told = json.loads(graveyard.dlq("replay", str(past), str(later), "--dry-run", "--json").stdout)
+    assert (told["letters"], list(told["left_out"].values())) == (1, [1])
+    assert "expired at 2020-01-01" in "".join(told["left_out"])
+    code, refusal = replay(graveyard, str(past), str(later))
+    assert (code, f"letter {past}: its body" in refusal["error"]) == (1, True)
 
+    # It expires after the plan was made.
+    process.terminate()
+    change = "update redrive.dead_letters set body = $1 where id = $2"
+    graveyard.database.execute(change, body.replace(b"2020", b"2998"), past)
     replay(graveyard, str(past), str(later), "--no-wait")
+    graveyard.database.execute(change, body, past)
+    graveyard.start()
     eventually(lambda: item(graveyard, later)["state"] == "published", 10, "the other is sent")
     refused = item(graveyard, past)
 

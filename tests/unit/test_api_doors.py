@@ -17,6 +17,7 @@ from api.settings import ApiSettings
 from storage.settings import StorageSettings
 from topology.address import AmqpAddress
 from topology.catalogue import TOPOLOGY
+from topology.settings import ReplaySettings
 
 OPEN = {"/healthz", "/readyz"}
 DOCS = {"/docs", "/openapi.json", "/docs/oauth2-redirect"}
@@ -30,6 +31,7 @@ def application(**settings: Any) -> FastAPI:
         TOPOLOGY,
         AmqpAddress.parse("amqp://127.0.0.1:1/"),
         "http://127.0.0.1:1",
+        ReplaySettings(),
     )
     app = create_app(config)
     app.state.runtime = Runtime(config)
