@@ -14,6 +14,7 @@ from dlq_consumer.commands.completion import completion
 from dlq_consumer.commands.consume import consume
 from dlq_consumer.commands.discarding import discard, restore
 from dlq_consumer.commands.editing import edit_letter
+from dlq_consumer.commands.ending import Commands
 from dlq_consumer.commands.groups import group, groups
 from dlq_consumer.commands.letters import list_letters, show
 from dlq_consumer.commands.replay import list_replays, replay
@@ -36,12 +37,12 @@ def load(kind: type[S]) -> S:
         sys.exit(exits.USAGE)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.pass_context
 def main(context: click.Context) -> None:
     """Dead letters: drain them, look at them, decide on them, send them out again.
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 4 conflict, 130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 wrong usage or setting, 4 conflict, 130 interrupted.
     """
     context.obj = load
 

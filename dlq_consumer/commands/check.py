@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import click
 
+from dlq_consumer import printing
 from dlq_consumer.commands.running import Load, fail, management_url
 from dlq_consumer.stuck import ADVICE, LOOK_S
 from storage import regrouping
@@ -28,18 +29,40 @@ from topology.stuck import stuck_letters
 from topology.watched import Place
 
 
+class Report:
+    """Says one thing a line."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def good(self, thing: str, detail: str = "") -> bool:
+        return self._say(thing, f"OK ({detail})" if detail else "OK", detail, ok=True)
+
+    def bad(self, thing: str, problem: str) -> bool:
+        return self._say(thing, problem, problem, ok=False)
+
+    def _say(self, thing: str, words: str, detail: str, *, ok: bool) -> bool:
+        if self._as_json:
+            printing.json_line({"thing": thing, "ok": ok, "detail": detail})
+        else:
+            click.echo(f"{thing}: {words}")
+        return ok
+
+
 @click.command()
 @click.option(
     "--running", is_flag=True, help="Fail also when a queue has no consumer: is `dlq consume` at work?"
 )
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line: thing, ok, detail.")
 @click.pass_obj
-def check(load: Load, running: bool) -> None:
+def check(load: Load, running: bool, as_json: bool) -> None:
     """One `thing: OK` a line; exit 1 with the next command to run. Starts and changes nothing.
 
-    Without --running also: letters that the broker cannot hand on.
+    Without --running also: letters that the broker cannot hand on, and groups that an older release made.
 
     Example, as a container's health check: dlq check --running
     """
+    report = Report(as_json=as_json)
     storage, broker = load(StorageSettings), load(TopologySettings)
     management = management_url(broker)
     home = broker.address.vhost
@@ -50,55 +73,53 @@ def check(load: Load, running: bool) -> None:
     by_vhost: dict[str, dict[str, None]] = {home: {}}
     for place in (*places, *broker.watched):
         by_vhost.setdefault(place.vhost, {})[place.queue] = None
-    checks = [_database(storage), *(() if running else (_groups(storage),))]
+    checks = [_database(report, storage), *(() if running else (_groups(report, storage),))]
     for vhost, queues in by_vhost.items():
-        checks.append(_queues(replace(broker.address, vhost=vhost), list(queues), running=running))
+        checks.append(_queues(report, replace(broker.address, vhost=vhost), list(queues), running=running))
     results = [asyncio.run(each) for each in checks]  # a list: each is to say its lines
     if not running:  # that is about one process, and asked often
-        results.append(_stuck(management, broker.address.vhost))
+        results.append(_stuck(report, management, broker.address.vhost))
     if not all(results):
         sys.exit(exits.FAILED)
 
 
-async def _database(settings: StorageSettings) -> bool:
+async def _database(report: Report, settings: StorageSettings) -> bool:
     name = f"database {where(settings)}"
     try:
         level = await ready(settings)
     except (MigrationError, StorageError) as error:
-        click.echo(f"{name}: {error}")
-        return False
-    click.echo(f"{name}: OK (level {level})")
-    return True
+        return report.bad(name, str(error))
+    return report.good(name, f"level {level}")
 
 
-async def _groups(settings: StorageSettings) -> bool:
+async def _groups(report: Report, settings: StorageSettings) -> bool:
     """Never a fault: letters of an older rule are found all the same."""
     try:
         async with migrated_pool(settings, "redrive-check") as pool:
             found = await regrouping.census(pool)
     except (MigrationError, StorageError):
         return True  # told of already
-    if found is not None and found.old:
-        click.echo(f"groups: OK ({found.old} of {found.groups} by an older rule. Run: dlq groups regroup)")
-    elif found is not None:
-        click.echo(f"groups: OK ({found.groups}, by rule {RULE})")
-    return True
+    if found is None:
+        return True
+    if found.old:
+        old = f"{found.old} of {found.groups} by an older rule. Run: dlq groups regroup"
+        return report.good("groups", old)
+    return report.good("groups", f"{found.groups}, by rule {RULE}")
 
 
-async def _queues(address: AmqpAddress, queues: list[str], *, running: bool) -> bool:
+async def _queues(report: Report, address: AmqpAddress, queues: list[str], *, running: bool) -> bool:
     try:
         connection = await connect(address, "redrive-dlq-check")
     except BrokerAway as error:
-        click.echo(f"broker {address}: {error}")
-        return False
-    click.echo(f"broker {address}: OK")
+        return report.bad(f"broker {address}", str(error))
+    report.good(f"broker {address}")
     try:
-        return all([await _queue(connection, queue, running=running) for queue in queues])
+        return all([await _queue(report, connection, queue, running=running) for queue in queues])
     finally:
         await connection.close()
 
 
-def _stuck(url: str, vhost: str) -> bool:
+def _stuck(report: Report, url: str, vhost: str) -> bool:
     try:
         with Management(url) as management:
             # What is on its way is counted too; what stays from one statistics to the next is stuck.
@@ -106,23 +127,18 @@ def _stuck(url: str, vhost: str) -> bool:
                 time.sleep(LOOK_S)
                 stuck = {queue: n for queue, n in stuck_letters(management, vhost).items() if queue in stuck}
     except ManagementError as error:
-        click.echo(f"stuck letters: {error}")
-        return False
+        return report.bad("stuck letters", str(error))
     for queue, count in stuck.items():
-        click.echo(f"queue {queue}: {count} dead letters {ADVICE}")
-    if not stuck:
-        click.echo("stuck letters: OK (none)")
-    return not stuck
+        report.bad(f"queue {queue}", f"{count} dead letters {ADVICE}")
+    return not stuck and report.good("stuck letters", "none")
 
 
-async def _queue(connection: BrokerConnection, queue: str, *, running: bool) -> bool:
+async def _queue(report: Report, connection: BrokerConnection, queue: str, *, running: bool) -> bool:
+    name = f"queue {queue}"
     try:
         state = await connection.inspect(queue)
     except (ChannelClosed, BrokerAway) as error:
-        click.echo(f"queue {queue}: {error}. Run: topology apply")
-        return False
+        return report.bad(name, f"{error}. Run: topology apply")
     if running and state.consumers == 0:
-        click.echo(f"queue {queue}: no consumer, {state.messages} letters wait. Run: dlq consume")
-        return False
-    click.echo(f"queue {queue}: OK ({state.messages} letters wait, {state.consumers} consumers)")
-    return True
+        return report.bad(name, f"no consumer, {state.messages} letters wait. Run: dlq consume")
+    return report.good(name, f"{state.messages} letters wait, {state.consumers} consumers")

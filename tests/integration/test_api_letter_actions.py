@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from tests.support.counter import Counter, problem
@@ -50,3 +51,19 @@ def test_who_may_only_look_decides_nothing(counter: Counter) -> None:
     finally:
         counter.database.execute("update redrive.api_keys set scopes = '{submit,read,operate}'")
     assert counter.letters()[0]["state"] == "open"
+
+
+def test_every_command_works_while_the_api_is_down(counter: Counter) -> None:
+    counter.bury("mails", plain(b"x", message_id="m"))
+    (letter,) = counter.until_stored(1)
+    next(process for process in counter.processes.started if process.name == "api").kill()
+    with pytest.raises(httpx.HTTPError):
+        counter.http.get("/healthz")
+    one = str(letter["id"])
+    for command in (
+        ("list",), ("show", one), ("stats",), ("groups",), ("group", letter["fingerprint"]), ("alerts",),
+        ("discard", one, "--note", "n"), ("restore", one), ("replay", one, "--no-wait"), ("replays",),
+        ("check",), ("groups", "regroup"),
+    ):  # fmt: skip
+        done = counter.dlq(*command)
+        assert (command, done.returncode) == (command, 0), done.stderr

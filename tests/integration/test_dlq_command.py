@@ -168,11 +168,16 @@ def test_check_says_of_each_thing_whether_it_is_there(graveyard: Graveyard) -> N
     with graveyard.vhost.channel() as channel:
         channel.queue_delete("mails.dlq")
     after = graveyard.dlq("check")
+    told = [json.loads(line) for line in graveyard.dlq("check", "--json").stdout.splitlines()]
 
     assert (before.returncode, idle.returncode, running.returncode, after.returncode) == (0, 1, 0, 1)
     assert "queue orders.dlq: OK (0 letters wait, 1 consumers)" in running.stdout
     assert "queue orders.dlq: no consumer, 0 letters wait. Run: dlq consume" in idle.stdout
     assert "queue mails.dlq" in after.stdout
+    assert [each["thing"] for each in told if not each["ok"]] == ["queue mails.dlq"]
+    assert {"database", "broker", "queue", "groups:", "stuck"} == {
+        line.split()[0] for line in running.stdout.splitlines() + after.stdout.splitlines()
+    }
     assert "Run: topology apply" in after.stdout
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import shutil
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +17,6 @@ import click
 import pytest
 from click.testing import Result
 
-from dlq_consumer.cli import main
 from tests.support.dlq_here import dlq_here
 from tests.support.letter_rows import prepare, store
 from tests.support.processes import clean_environment, console_script
@@ -67,6 +68,23 @@ def test_a_table_fits_the_terminal_and_has_colours(stored: Stack) -> None:
     assert "\x1b[1mreason" in on_a_terminal(stored, "show", "1")
 
 
+def test_ctrl_c_at_a_question_ends_with_130_and_nothing_is_changed(stored: Stack) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        console_script(DLQ, "discard", "1", "2", "--note", "n"), env=clean_environment(stored.settings),
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal to it
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    while b"discard 2 letters" not in seen:
+        seen += os.read(ours, 1_024)
+    os.write(ours, b"\x03")
+    assert process.wait(60) == 130
+    os.close(ours)
+    assert here(stored, "list", "--state", "discarded", "--json").stdout.count("\n") == 1
+
+
 def test_a_list_goes_on_where_it_ended(stored: Stack) -> None:
     first = here(stored, "list", "--limit", "3", "--json")
     assert [json.loads(line)["id"] for line in first.stdout.splitlines()] == [5, 4, 3]
@@ -105,7 +123,12 @@ def test_a_shell_completes_commands_options_and_choices(stored: Stack, shell: st
     if shell != "bash" or shutil.which("bash") is None:
         return
     # As the shell asks when TAB is pressed.
-    asked = {"dlq sh": "show", "dlq list --sta": "--state", "dlq list --state q": "quarantined"}
+    asked = {
+        "dlq sh": "show",
+        "dlq list --sta": "--state",
+        "dlq list --state q": "quarantined",
+        "dlq groups reg": "regroup",
+    }
     for line, answer in asked.items():
         words = f'COMP_WORDS=({line}); COMP_CWORD={len(line.split()) - 1}; _dlq_completion "$DLQ"'
         ask = f'{script.stdout}\n{words}; printf "%s\\n" "${{COMPREPLY[@]}}"'
@@ -118,15 +141,3 @@ def test_a_shell_completes_commands_options_and_choices(stored: Stack, shell: st
             ["bash", "-c", ask], env=environment, capture_output=True, text=True, timeout=60, check=False
         )
         assert done.stdout.splitlines() == [answer], (done.stdout, done.stderr)
-
-
-@pytest.mark.parametrize(
-    "name", ["consume", "list", "show", "tail", "stats", "groups", "group", "check", "completion"]
-)
-def test_each_command_tells_how_it_is_used(name: str) -> None:
-    context = click.Context(main, info_name="dlq")
-    command = main.get_command(context, name)
-    assert command is not None
-    told = command.get_help(click.Context(command, parent=context, info_name=name))
-    assert "Example" in told
-    assert "\b" not in told

@@ -1,0 +1,69 @@
+"""What each `dlq` command tells of itself, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from dlq_consumer.cli import main
+from dlq_consumer.commands.ending import Commands
+
+# A process with a log, a script for a shell.
+NOT_DATA = {"dlq consume", "dlq completion"}
+# What changes letters, or may: of several it asks first.
+ASKS = {
+    "dlq discard", "dlq restore", "dlq replay", "dlq groups regroup",
+}  # fmt: skip
+
+
+def commands(group: click.Group, above: click.Context, name: str) -> Iterator[tuple[str, click.Context]]:
+    for sub, command in group.commands.items():
+        context = click.Context(command, parent=above, info_name=sub)
+        yield f"{name} {sub}", context
+        if isinstance(command, click.Group):
+            yield from commands(command, context, f"{name} {sub}")
+
+
+FOUND = dict(commands(main, click.Context(main, info_name="dlq"), "dlq"))
+each = pytest.mark.parametrize(("name", "context"), FOUND.items(), ids=FOUND)
+
+
+@each
+def test_it_has_an_example_and_names_its_exit_codes(name: str, context: click.Context) -> None:
+    told = context.command.get_help(context)
+    assert "\b" not in told
+    assert f"{name} " in told.partition("\n")[0] + " "
+    words = " ".join(told.split())
+    assert "Example" in words or f"  {name} " in told, told
+    assert "0 done, 1 failed, 2 wrong usage or setting, 130 interrupted" in words
+
+
+@each
+def test_it_answers_in_json_when_asked(name: str, context: click.Context) -> None:
+    options = {option for parameter in context.command.params for option in parameter.opts}
+    assert ("--json" in options) is (name not in NOT_DATA)
+
+
+@each
+def test_it_asks_before_it_touches_several_letters(name: str, context: click.Context) -> None:
+    options = {option for parameter in context.command.params for option in parameter.opts}
+    assert ("--yes" in options) is (name in ASKS)
+
+
+def interrupted() -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def refused() -> NoReturn:
+    raise click.Abort
+
+
+@pytest.mark.parametrize(("happens", "code"), [(interrupted, 130), (refused, 1)])
+def test_ctrl_c_ends_with_130_and_a_no_with_1(happens: Callable[[], Any], code: int) -> None:
+    group = Commands("dlq")
+    group.add_command(click.Command("do", callback=happens))
+    assert CliRunner().invoke(group, ["do"]).exit_code == code
