@@ -70,7 +70,7 @@ def _applied(document: Any, operation: Any) -> Any:
             return _put(document, path, value)
         found = _get(document, path)
         if kind == "replace":
-            return _replaced(document, path, value)
+            return _put(document, path, value, instead=True)
         if not same(found, value):
             raise PatchError(f"the test of {operation['path']!r} fails")
         return document
@@ -105,26 +105,21 @@ def _get(document: Any, path: list[str]) -> Any:
     return document
 
 
-def _put(document: Any, path: list[str], value: Any) -> Any:
+def _put(document: Any, path: list[str], value: Any, *, instead: bool = False) -> Any:
+    """The document with the value there; `instead` of what is known to stand there."""
     if not path:
         return value
     place, name = _get(document, path[:-1]), path[-1]
     if isinstance(place, dict):
         place[name] = value
+    elif instead:
+        place[int(name)] = value
     elif isinstance(place, list):
         if name != "-" and not (_INDEX.fullmatch(name) and int(name) <= len(place)):
             raise PatchError(f"{_text(path)!r} is no place in a list of {len(place)}")
         place.insert(len(place) if name == "-" else int(name), value)
     else:
         raise PatchError(f"{_text(path[:-1])!r} is neither an object nor a list")
-    return document
-
-
-def _replaced(document: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
-    place, name = _get(document, path[:-1]), path[-1]
-    place[name if isinstance(place, dict) else int(name)] = value
     return document
 
 

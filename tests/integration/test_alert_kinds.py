@@ -36,6 +36,14 @@ def until_told(sink: RunningSink, *wanted: str) -> list[dict[str, Any]]:
     return [each["body"] for each in sink.client.received()]
 
 
+def first_group(graveyard: Graveyard, sink: RunningSink) -> str:
+    """Fingerprint of a group that a running consumer has told of."""
+    graveyard.start()
+    die(graveyard, 0, 1)
+    (first,) = until_told(sink, "first_seen")
+    return str(first["group"]["fingerprint"])
+
+
 def test_a_storm_over_many_batches_and_two_queues_makes_one_alert_for_each_group(
     graveyard: Graveyard, sink: RunningSink
 ) -> None:
@@ -72,10 +80,7 @@ def test_a_group_that_grows_fast_alerts_once(graveyard: Graveyard, sink: Running
 def test_what_an_operator_resolved_is_told_and_so_is_the_letter_that_comes_after_all(
     graveyard: Graveyard, sink: RunningSink
 ) -> None:
-    graveyard.start()
-    die(graveyard, 0, 1)
-    (first,) = until_told(sink, "first_seen")
-    print_ = first["group"]["fingerprint"]
+    print_ = first_group(graveyard, sink)
     assert graveyard.dlq_here("group", print_, "resolve", "--by", "ada", "--note", "mended").exit_code == 0
     _, resolved = until_told(sink, "first_seen", "resolved")
     assert resolved["detail"] == "resolved by ada: mended"
@@ -86,10 +91,7 @@ def test_what_an_operator_resolved_is_told_and_so_is_the_letter_that_comes_after
 def test_a_snoozed_group_is_written_down_and_told_of_when_the_snooze_ends(
     graveyard: Graveyard, sink: RunningSink
 ) -> None:
-    graveyard.start()
-    die(graveyard, 0, 1)
-    (first,) = until_told(sink, "first_seen")
-    print_ = first["group"]["fingerprint"]
+    print_ = first_group(graveyard, sink)
     done = graveyard.dlq_here("alerts", "snooze", print_[:8], "--for", "2h", "--by", "ada", "--note", "known")
     assert (done.exit_code, done.stdout.partition(":")[0]) == (0, print_)
     graveyard.database.execute("update redrive.groups set last_seen = now() - interval '2 hours'")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
-import asyncpg
 import pika
 import pytest
 
-from tests.support import background
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 from topology.address import AmqpAddress
@@ -137,7 +133,7 @@ def test_of_two_replays_over_http_and_by_command_at_once_one_wins_and_the_other_
     (letter,) = letters(running, 1)
     asked = {"letter_ids": [letter["id"]]}
     with ThreadPoolExecutor(2) as threads:
-        with locked(running, "select from redrive.dead_letters for update"):
+        with running.database.locked("select from redrive.dead_letters for update"):
             command = threads.submit(running.dlq, "replay", str(letter["id"]), "--no-wait")
             eventually(lambda: running.database.value(WAITING) == 1, 20, "the command waits for the letter")
             request = threads.submit(running.http.post, "/replays", json=asked)
@@ -146,17 +142,6 @@ def test_of_two_replays_over_http_and_by_command_at_once_one_wins_and_the_other_
     assert told in [(0, 409), (4, 202)]
     assert len(running.http.get("/replays").json()["replays"]) == 1
     eventually(lambda: running.depth("payments") == 1, 15, "it is sent once")
-
-
-@contextmanager
-def locked(stack: Stack, sql: str) -> Iterator[None]:
-    """What `sql` locks, until the block ends."""
-    held = background.run(asyncpg.connect(stack.database.url, timeout=10))
-    try:
-        background.run(held.execute(f"begin; {sql}"))
-        yield
-    finally:
-        background.run(held.close())
 
 
 BAD: list[tuple[Any, str]] = [

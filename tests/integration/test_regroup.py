@@ -6,14 +6,11 @@ import json
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import asyncpg
 import pytest
 
 from dlq_consumer.fingerprint import group_of
-from tests.support import background
 from tests.support.graveyard import DLQ, Graveyard, order, plain, shared_graveyard
 from tests.support.processes import console_script
 from tests.support.shared import Places, Shared
@@ -97,15 +94,6 @@ class Yard(Graveyard):
                 f"select fingerprint, sum({column})::int as n from redrive.{table} group by 1"
             )
             assert {row["fingerprint"]: row["n"] for row in rows if row["n"]} == there, table
-
-    @contextmanager
-    def locked(self, sql: str) -> Iterator[None]:
-        held = background.run(asyncpg.connect(self.database.url, timeout=10))
-        try:
-            background.run(held.execute(f"begin; {sql}"))
-            yield
-        finally:
-            background.run(held.close())
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +190,7 @@ def test_killed_in_the_middle_beside_a_drain_it_is_run_again(yard: Yard) -> None
     ).fingerprint
     command = console_script(DLQ, "groups", "regroup", "--yes")
     held = f"select from redrive.dead_letters where fingerprint = '{OLD[0]}' and id > 701 for update"
-    with yard.locked(held):
+    with yard.database.locked(held):
         process = yard.processes.start("regroup", command, yard.settings)
         moved = "select count(*) from redrive.dead_letters where fingerprint = $1"
         eventually(
@@ -237,7 +225,7 @@ def test_an_operator_who_decides_meanwhile_has_the_last_word(yard: Yard) -> None
     heir = group_of(
         queue="orders", task=None, reason="exception", exception_type="E*", frame="shop/orders.py:place"
     ).fingerprint
-    with yard.locked("select from redrive.dead_letters where id > 700 for update"):
+    with yard.database.locked("select from redrive.dead_letters where id > 700 for update"):
         process = yard.processes.start(
             "regroup", console_script(DLQ, "groups", "regroup", "--yes"), yard.settings
         )

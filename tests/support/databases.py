@@ -47,6 +47,16 @@ class Database:
         parts = urlsplit(self.url)
         return parts._replace(netloc=f"{user}:{password}@{parts.hostname}:{parts.port}").geturl()
 
+    @contextmanager
+    def locked(self, sql: str) -> Iterator[None]:
+        """What `sql` locks, until the block ends."""
+        held = background.run(asyncpg.connect(self.url, timeout=10))
+        try:
+            background.run(held.execute(f"begin; {sql}"))
+            yield
+        finally:
+            background.run(held.close())
+
     def empty(self) -> None:
         """No row is left but what running processes stand on: migrations, keys, drain sessions."""
         tables = self.fetch(
