@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
 from api.auth import Context, Operator, Reader
 from api.body import as_model, body_schema, read_json
-from api.filtering import State, Text, TimeText
+from api.choosing import ChosenBy, LetterId, Strict
+from api.filtering import Text
 from api.json_text import JsonResponse
 from api.problems import FieldError, Problem
 from api.runtime import Runtime
 from storage import replay_control, replay_plans, replays
 from storage.api_keys import Principal
-from storage.letter_filter import LetterFilter
 from storage.pool import AnyConnection
 from storage.replay_control import ReplayStateError
 from storage.replay_plans import MAX_PAGE, Replay, UnknownReplayError
@@ -33,7 +32,6 @@ from storage.replays import (
     ReplayRefusedError,
     UnknownLettersError,
 )
-from storage.times import read_time
 from topology import replay_targets
 
 router = APIRouter(tags=["replays"])
@@ -41,38 +39,6 @@ router = APIRouter(tags=["replays"])
 CREATE_S = 120.0
 MAX_TOLD = 100
 Number = Annotated[int, Field(ge=1, le=MAX_LETTERS)]
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class ChosenBy(Strict):
-    """Letters that match all that is given, as in `GET /dead-letters`. One field at least."""
-
-    queue: Text | None = None
-    reason: Text | None = None
-    task: Text | None = None
-    exception: Text | None = None
-    group: Text | None = None
-    state: State | None = None
-    undecided: bool = False
-    since: TimeText | None = None
-    until: TimeText | None = None
-    job_id: Text | None = None
-    text: Text | None = None
-
-    @property
-    def letters(self) -> LetterFilter:
-        now = datetime.now(UTC)
-        since, until = (read_time(text, now) if text else None for text in (self.since, self.until))
-        return LetterFilter(**self.model_dump(exclude={"since", "until"}), since=since, until=until)
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if self.letters.is_open:
-            raise ValueError("says nothing, so that every letter would match")
-        return self
 
 
 class ReplayRequest(Strict):
@@ -85,12 +51,7 @@ class ReplayRequest(Strict):
     tell.
     """
 
-    letter_ids: (
-        Annotated[
-            list[Annotated[int, Field(ge=1, le=2**63 - 1)]], Field(min_length=1, max_length=MAX_LETTERS)
-        ]
-        | None
-    ) = None
+    letter_ids: Annotated[list[LetterId], Field(min_length=1, max_length=MAX_LETTERS)] | None = None
     filter: ChosenBy | None = None
     limit: Number | None = None
     to: Text | None = None

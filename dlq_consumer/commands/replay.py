@@ -143,6 +143,8 @@ def list_replays(
     """Replays, the newest first; with an ID, one with its letters in the order in which they are sent.
 
     Exit codes: 1 there is no such replay.
+
+    Example: dlq replays --limit 5
     """
     if replay_id is None:
         if live:
