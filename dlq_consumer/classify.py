@@ -8,7 +8,8 @@ from datetime import datetime
 
 from dlq_consumer.fingerprint import group_of, top_frame
 from dlq_consumer.reading import Reading
-from storage.intake import JobFacts, NewLetter
+from storage.intake import JobFacts
+from storage.new_letters import NewLetter
 from storage.text import fits, safe_text
 from topology.channel import Delivery
 from topology.deaths import target_of

@@ -15,7 +15,9 @@ from dlq_consumer.commands.consume import consume
 from dlq_consumer.commands.discarding import discard, restore
 from dlq_consumer.commands.editing import edit_letter
 from dlq_consumer.commands.ending import Commands
+from dlq_consumer.commands.exporting import export_letters
 from dlq_consumer.commands.groups import group, groups
+from dlq_consumer.commands.importing import import_letters
 from dlq_consumer.commands.letters import list_letters, show
 from dlq_consumer.commands.replay import list_replays, replay
 from dlq_consumer.commands.replay_control import cancel, pause, resume
@@ -51,6 +53,7 @@ COMMANDS = (
     *(consume, list_letters, show, tail, stats, groups, group),
     *(replay, list_replays, pause, resume, cancel),
     *(edit_letter, discard, restore),
+    *(export_letters, import_letters),
     *(alerts, check, completion),
 )
 for command in COMMANDS:

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from dlq_consumer.classify import classify, quarantined, quarantined_bytes
 from dlq_consumer.reading import Reading, read
 from storage.alert_rules import AlertPolicy
-from storage.intake import JobFacts, NewLetter, RefusedError, open_batch
+from storage.intake import JobFacts, RefusedError, open_batch
+from storage.new_letters import NewLetter
 from storage.pool import Pool
 from storage.sessions import Session
 from storage.worker_tasks import known

@@ -11,7 +11,7 @@ import asyncpg
 
 from storage import letter_actions
 from storage.errors import translate
-from storage.letter_actions import MAX_NOTE, MOST_LETTERS, ActionRefusedError, Refusal, is_copy
+from storage.letter_actions import MAX_NOTE, MOST_LETTERS, Action, ActionRefusedError, Refusal, is_copy
 from storage.letter_filter import LetterFilter, Parameters, where
 from storage.pool import AnyConnection, Pool, lend
 
@@ -44,7 +44,7 @@ FROM unnest($1::bigint[], $2::text[]) AS t (id, state) WHERE l.id = t.id
 class Decision(Protocol):
     """Something that is decided about letters: which of them allow it, and how it is done."""
 
-    action: str
+    action: Action
     done: str
     perhaps: str  # only these can: a filter need not lock the others
 
@@ -56,7 +56,8 @@ class Decision(Protocol):
 
 
 class _Discard:
-    action, done = "discard", "discarded"
+    action: Action = "discard"
+    done = "discarded"
     perhaps = "l.state IN ('open', 'quarantined', 'replayed') AND l.duplicate_of IS NULL"
 
     async def unfit(self, connection: AnyConnection, rows: Rows) -> dict[int, str]:
@@ -71,7 +72,8 @@ class _Discard:
 
 
 class _Restore:
-    action, done = "restore", "restored"
+    action: Action = "restore"
+    done = "restored"
     perhaps = "l.state = 'discarded' AND l.duplicate_of IS NULL"
 
     async def unfit(self, connection: AnyConnection, rows: Rows) -> dict[int, str]:

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 
-from storage import alert_subjects, copies, groups, letter_actions, letter_jobs, retention, sessions
+from storage import (
+    alert_subjects,
+    copies,
+    groups,
+    letter_actions,
+    letter_jobs,
+    new_letters,
+    retention,
+    sessions,
+)
 from storage.alert_rules import AlertKind, AlertPolicy
 from storage.copies import Original
 from storage.errors import DRIVER_ERRORS, StorageError, translate
-from storage.groups import Group
 from storage.letter_jobs import Ending
+from storage.new_letters import NewLetter, Row
 from storage.pool import AnyConnection, Pool, watched
 from storage.schema import has_table
 from storage.sessions import Session
@@ -30,23 +38,6 @@ WHERE j.id = ANY($1::text[])
 _STORED_EARLIER = (
     "SELECT DISTINCT identity FROM redrive.dead_letters WHERE identity = ANY($1::bytea[]) AND session_id < $2"
 )
-_NEXT_IDS = "SELECT nextval('redrive.dead_letters_id_seq') AS id FROM generate_series(1, $1)"
-_COLUMNS = {
-    "dlq": "text", "queue": "text", "target": "text", "reason": "text", "detail": "text", "state": "text",
-    "properties": "bytea", "body": "bytea", "exchange": "text", "routing_key": "text",
-    "body_sha256": "bytea", "identity": "bytea", "has_identity": "boolean", "message_id": "text",
-    "job_id": "text", "generation": "integer", "attempt": "integer", "task": "text",
-    "exception_type": "text", "replay_token": "text", "dead_at": "timestamptz",
-}  # fmt: skip
-_ARRAYS = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(_COLUMNS.values(), start=6))
-_INSERT = f"""
-INSERT INTO redrive.dead_letters
-    (session_id, id, fingerprint, possible_duplicate, duplicate_of, {", ".join(_COLUMNS)}, body_size)
-OVERRIDING SYSTEM VALUE
-SELECT $1, t.*, octet_length(t.body)
-FROM unnest($2::bigint[], $3::text[], $4::boolean[], $5::bigint[], {_ARRAYS})
-    AS t (id, fingerprint, possible_duplicate, duplicate_of, {", ".join(_COLUMNS)})
-"""  # noqa: S608 - column names from above
 _CANVAS = "INSERT INTO redrive.canvas_letters (letter_id) SELECT unnest($1::bigint[])"
 # Its coming back proves that it was sent, whatever the executor could still write down.
 _DIED_AGAIN = """
@@ -85,39 +76,6 @@ class JobFacts:
 
 
 @dataclass(frozen=True)
-class NewLetter:
-    """A dead letter to be stored. Texts must be storable (`safe_text`); bytes are kept as they are."""
-
-    dlq: str
-    queue: str
-    target: str | None
-    reason: str
-    detail: str | None
-    state: str  # open | quarantined
-    properties: bytes
-    body: bytes
-    exchange: str
-    routing_key: str
-    body_sha256: bytes
-    identity: bytes
-    has_identity: bool
-    message_id: str | None
-    job_id: str | None
-    generation: int | None
-    attempt: int | None
-    task: str | None
-    exception_type: str | None
-    replay_token: str | None
-    dead_at: datetime | None
-    group: Group
-    canvas: bool = False  # jobs may wait for it: a chord, the rest of a chain, errbacks
-    redacted: tuple[str, ...] = ()  # paths of values that were taken out
-
-
-assert list(_COLUMNS) == [field.name for field in fields(NewLetter)][:-3]
-
-
-@dataclass(frozen=True)
 class Intake:
     """What became of a batch. `again` were on record already, from a session before this one."""
 
@@ -150,7 +108,7 @@ class Batch:
         kept = [letter for letter in letters if not (letter.has_identity and letter.identity in earlier)]
         if not kept:
             return Intake(0, len(letters), (), 0)
-        ids = [int(row["id"]) for row in await self._connection.fetch(_NEXT_IDS, len(kept))]
+        ids = await new_letters.next_ids(self._connection, len(kept))
         await self._settle_jobs(kept, ids)
         of_jobs = [(id_, n.job_id, n.generation or 1) for n, id_ in zip(kept, ids, strict=True) if n.job_id]
         originals = await copies.originals(self._connection, of_jobs)
@@ -180,17 +138,11 @@ class Batch:
     async def _insert(
         self, letters: dict[int, NewLetter], originals: dict[int, Original], earlier: set[bytes]
     ) -> None:
-        rows = [
-            _as_copy(id_, letter, originals, letters) if id_ in originals else (letter, None)
-            for id_, letter in letters.items()
-        ]
-        columns = [[getattr(letter, name) for letter, _ in rows] for name in _COLUMNS]
-        prints = [letter.group.fingerprint for letter, _ in rows]
-        doubtful = [of is not None or letter.identity in earlier for letter, of in rows]
-        copies_of = [of for _, of in rows]
-        await self._connection.execute(
-            _INSERT, self._session.id, list(letters), prints, doubtful, copies_of, *columns
-        )
+        rows = []
+        for id_, letter in letters.items():
+            own, of = _as_copy(id_, letter, originals, letters) if id_ in originals else (letter, None)
+            rows.append(Row(id_, own, of is not None or own.identity in earlier, of))
+        await new_letters.insert(self._connection, self._session.id, rows)
 
     async def _alert(
         self,

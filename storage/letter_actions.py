@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from storage.errors import DatabaseAwayError, MigrationError, StorageError
 from storage.pool import AnyConnection, Pool
@@ -16,6 +16,7 @@ from storage.times import shown_time
 MAX_NAME, MAX_NOTE = 200, 4_000
 MOST_LETTERS = 100_000
 
+Action = Literal["discard", "restore", "edit", "withdraw", "import"]
 TABLE = "letter_actions"
 _NOTE = """
 INSERT INTO redrive.letter_actions (letter_id, action, by, details)
@@ -74,7 +75,7 @@ async def require(connection: Pool | AnyConnection) -> None:
 
 
 async def note(
-    connection: AnyConnection, action: str, by: str, details: Collection[tuple[int, dict[str, Any]]]
+    connection: AnyConnection, action: Action, by: str, details: Collection[tuple[int, dict[str, Any]]]
 ) -> None:
     """Put an action on record: of each letter (id) its own details."""
     ids = [letter for letter, _ in details]

@@ -44,23 +44,39 @@ class Ending:
 
 async def settle(connection: AnyConnection, endings: Sequence[Ending]) -> None:
     """In the caller's transaction, which keeps the jobs locked. Of two letters of a job the first counts."""
-    first: dict[str, Ending] = {}
-    for ending in endings:
-        first.setdefault(ending.job_id, ending)
+    first = _first(endings)
     if not first:
         return
-    jobs = sorted(first)
-    rows = await connection.fetch(_LOCK, jobs)
-    if linked := [first[row["id"]] for row in rows if _lacks_its_letter(row, first[row["id"]])]:
-        await connection.execute(
-            _LINK, [ending.job_id for ending in linked], [ending.letter_id for ending in linked]
-        )
+    rows = await _link(connection, first)
     if buried := [first[row["id"]] for row in rows if _waits_in_vain(row, first[row["id"]])]:
         columns = [(each.job_id, each.letter_id, each.reason, each.error) for each in buried]
         await connection.execute(_BURY, *zip(*columns, strict=True))
     dead = {row["id"] for row in rows if row["state"] == "DEAD"} | {ending.job_id for ending in buried}
     if dead:
         await connection.execute(END_ATTEMPTS, sorted(dead))
+
+
+async def link(connection: AnyConnection, endings: Sequence[Ending]) -> None:
+    """The same, of jobs that are DEAD already: no job ends."""
+    if first := _first(endings):
+        await _link(connection, first)
+
+
+def _first(endings: Sequence[Ending]) -> dict[str, Ending]:
+    found: dict[str, Ending] = {}
+    for ending in endings:
+        found.setdefault(ending.job_id, ending)
+    return found
+
+
+async def _link(connection: AnyConnection, first: dict[str, Ending]) -> list[asyncpg.Record]:
+    """The jobs as they were, locked."""
+    rows = await connection.fetch(_LOCK, sorted(first))
+    if linked := [first[row["id"]] for row in rows if _lacks_its_letter(row, first[row["id"]])]:
+        await connection.execute(
+            _LINK, [ending.job_id for ending in linked], [ending.letter_id for ending in linked]
+        )
+    return rows
 
 
 def _lacks_its_letter(job: asyncpg.Record, ending: Ending) -> bool:

@@ -11,18 +11,14 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, cast
 
 import pytest
 
-from tests.support.deliveries import generated
 from tests.support.graveyard import Graveyard
 from tests.support.raw_lists import RawList, cut, normal
 from tests.support.shared import Places
-from tests.support.strangers import strangers
+from tests.support.strangers import any_kind
 from tests.support.waiting import eventually
-from topology.messages import Message
-from topology.wire import Properties
 
 COUNT = int(os.environ.get("TEST_LETTERS", "150"))
 SEED = int(os.environ.get("TEST_SEED", "1"))
@@ -45,44 +41,11 @@ def graveyard(places: Places) -> Iterator[Graveyard]:
         yield Graveyard(vhost, database, processes)
 
 
-def messages(user: str) -> list[Message]:
-    """Half of them bent task messages of both protocols, half those of other programs."""
-    tasks = [
-        Message(each.properties.encode(), each.body)
-        for each in generated(COUNT // 2, ["orders.place", "orders.gone"], SEED)
-    ]
-    others = []
-    for number, each in enumerate(strangers(COUNT - len(tasks) - 1, SEED, user=user)):
-        # Without a message id it is the body that tells one from the other.
-        id_ = None if number % 3 == 0 else b"s-%d:\xff" % number
-        properties = Properties(**(vars_of(each.properties) | {"message_id": id_}))
-        others.append(Message(properties.encode(), b"%d:" % number + each.body))
-    return [*tasks, *others, Message(Properties().encode(), b"")]
-
-
-def vars_of(properties: Properties) -> dict[str, Any]:
-    return {name: getattr(properties, name) for name in Properties.__dataclass_fields__}
-
-
 def keep_copies(graveyard: Graveyard) -> None:
     """A queue beside the dead-letter queue: it gets what that gets, and nobody of ours reads it."""
     with graveyard.vhost.channel() as channel:
         channel.queue_declare("copies", durable=True, arguments={"x-queue-type": "quorum"})
         channel.queue_bind("copies", "orders.dlx", "orders")
-
-
-def take_all(graveyard: Graveyard, queue: str, count: int) -> list[tuple[bytes, bytes]]:
-    """Properties and body of each, raw, as the broker delivers them."""
-    found: list[tuple[bytes, bytes]] = []
-    with graveyard.vhost.channel() as channel:
-
-        def all_there() -> bool:
-            while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
-                found.append((cast(Any, got[1]).raw, cast(bytes, got[2])))
-            return len(found) >= count
-
-        eventually(all_there, 60, f"{count} messages in {queue}")
-    return found
 
 
 def by_key(found: list[tuple[bytes, bytes]]) -> dict[Key, tuple[RawList, bytes]]:
@@ -122,11 +85,11 @@ def named(headers: list[tuple[bytes, bytes]] | None) -> dict[bytes, object]:
 def test_a_replay_is_what_the_dead_letter_queue_delivered(graveyard: Graveyard) -> None:
     keep_copies(graveyard)
     graveyard.start()
-    sent = messages(graveyard.address.user)
+    sent = any_kind(COUNT, SEED, user=graveyard.address.user)
     graveyard.publish("orders", *sent)
     graveyard.reject("orders", len(sent))
     letters = graveyard.until_stored(len(sent), 60)
-    delivered = by_key(take_all(graveyard, "copies", len(sent)))
+    delivered = by_key(graveyard.take_all("copies", len(sent)))
 
     stored = by_key([(bytes(row["properties"]), bytes(row["body"])) for row in letters])
     originals = by_key([(m.properties, m.body) for m in sent])
@@ -143,7 +106,7 @@ def test_a_replay_is_what_the_dead_letter_queue_delivered(graveyard: Graveyard) 
     items = {item["token"]: item for item in graveyard.database.fetch("select * from redrive.replay_items")}
     failed = [item["detail"] for item in items.values() if item["state"] != "published"]
     assert all("expired at" in why for why in failed), failed
-    got = take_all(graveyard, "orders", len(items) - len(failed))
+    got = graveyard.take_all("orders", len(items) - len(failed))
 
     rows = {row["id"]: row for row in letters}
     for raw, body in got:

@@ -134,6 +134,19 @@ class Graveyard:
             _, raw, body = cast(tuple[Any, Any, Any], eventually(get, 10, f"a message in {queue}"))
             return split(raw.raw), raw.raw, body
 
+    def take_all(self, queue: str, count: int) -> list[tuple[bytes, bytes]]:
+        """`count` messages off a queue, at least: raw properties and body, as the broker delivers them."""
+        found: list[tuple[bytes, bytes]] = []
+        with self.vhost.channel() as channel:
+
+            def all_there() -> bool:
+                while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
+                    found.append((cast(Any, got[1]).raw, cast(bytes, got[2])))
+                return len(found) >= count
+
+            eventually(all_there, 60, f"{count} messages in {queue}")
+        return found
+
     def depth(self, queue: str) -> int:
         return self.vhost.depth(queue)
 

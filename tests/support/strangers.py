@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from tests.support.deliveries import DEEP, VALUES, drawn
+from tests.support.deliveries import DEEP, VALUES, drawn, generated
+from topology.messages import Message
 from topology.wire import HeaderEntry, Properties, encode_value
 
 _NAMES = st.sampled_from([
@@ -56,3 +57,17 @@ def _strangers(draw: st.DrawFn, user: bytes) -> Stranger:
 def strangers(count: int, number: int, *, user: str) -> list[Stranger]:
     """The same for the same `number`. `user`: who publishes them; no other `user_id` is taken by a broker."""
     return drawn(_strangers(user.encode()), count, number)
+
+
+def any_kind(count: int, number: int, *, user: str) -> list[Message]:
+    """For the queue `orders`: half of them bent task messages of both protocols, half of other programs."""
+    tasks = [
+        Message(each.properties.encode(), each.body)
+        for each in generated(count // 2, ["orders.place", "orders.gone"], number)
+    ]
+    others = []
+    for place, each in enumerate(strangers(count - len(tasks) - 1, number, user=user)):
+        # Without a message id it is the body that tells one from the other.
+        id_ = None if place % 3 == 0 else b"s-%d:\xff" % place
+        others.append(Message(replace(each.properties, message_id=id_).encode(), b"%d:" % place + each.body))
+    return [*tasks, *others, Message(Properties().encode(), b"")]

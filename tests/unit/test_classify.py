@@ -10,7 +10,8 @@ import pytest
 from dlq_consumer.classify import UNRECORDED, classify
 from dlq_consumer.fingerprint import group_of, top_frame
 from dlq_consumer.reading import Reading, read
-from storage.intake import JobFacts, NewLetter
+from storage.intake import JobFacts
+from storage.new_letters import NewLetter
 from tests.support.graveyard import order, plain
 from tests.support.small_topology import TOPOLOGY
 from topology.channel import Delivery

@@ -12,11 +12,12 @@ from click.testing import CliRunner
 from dlq_consumer.cli import main
 from dlq_consumer.commands.ending import Commands
 
-# A process with a log, a script for a shell.
-NOT_DATA = {"dlq consume", "dlq completion"}
+# A process with a log, a script for a shell, and what is JSON lines in any case.
+NOT_DATA = {"dlq consume", "dlq completion", "dlq export"}
 # What changes letters, or may: of several it asks first.
 ASKS = {
     "dlq discard", "dlq restore", "dlq replay", "dlq resume", "dlq cancel", "dlq groups regroup",
+    "dlq import",
 }  # fmt: skip
 
 
