@@ -13,6 +13,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.support.graveyard import Graveyard, order, plain
+from tests.support.held_batches import LOCK, hold_batches
 from tests.support.processes import Process
 from tests.support.proxy import TcpProxy
 from tests.support.shared import Places
@@ -24,13 +25,6 @@ MIB = 1024 * 1024
 HEARTBEAT_S = 2
 # Of a letter a quarter of a MiB is shown; escapes make more of it.
 MUCH_SHOWN = 2 * MIB
-LOCK = 44
-HOLD_BATCHES = (
-    f"""create function hold_batch() returns trigger language plpgsql as
-    $$ begin perform pg_advisory_xact_lock_shared({LOCK}); return null; end $$""",
-    """create trigger hold_batch after insert on redrive.dead_letters
-    for each statement execute function hold_batch()""",
-)
 
 
 class Slow(Graveyard):
@@ -65,8 +59,7 @@ def largest(release: tuple[int, int], most: int) -> int:
 
 
 def test_a_locked_table_and_a_deaf_receiver_of_alerts(slow: Slow) -> None:
-    for statement in HOLD_BATCHES:
-        slow.database.execute(statement)
+    hold_batches(slow)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         slow.start(
             REDRIVE_ALERT_WEBHOOK_URL=f"http://127.0.0.1:{deaf.getsockname()[1]}/",

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import certificate
 from tests.support.graveyard import Graveyard, plain
+from tests.support.held_batches import LOCK, hold_batches
 from tests.support.memory import peak_bytes, rss_bytes
+from tests.support.proxy import TcpProxy
 from tests.support.shared import Places
 from tests.support.waiting import eventually
 
 MIB = 1024 * 1024
 DLQS = ("orders.dlq", "mails.dlq")
-LOCK = 43
-# No letter can be stored while the test holds the lock: they pile up in hand.
-HOLD_BATCHES = (
-    f"""create function hold_batch() returns trigger language plpgsql as
-    $$ begin perform pg_advisory_xact_lock_shared({LOCK}); return null; end $$""",
-    """create trigger hold_batch before insert on redrive.dead_letters
-    for each statement execute function hold_batch()""",
-)
 
 
 @pytest.fixture
@@ -30,10 +26,23 @@ def graveyard(places: Places) -> Iterator[Graveyard]:
         yield Graveyard(vhost, database, processes)
 
 
-def test_letters_of_any_size_are_held_within_the_bound_while_none_can_be_stored(graveyard: Graveyard) -> None:
-    for statement in HOLD_BATCHES:
-        graveyard.database.execute(statement)
-    process = graveyard.start(ready=False, REDRIVE_DLQ_HELD_MIB="8")
+@pytest.fixture(params=["amqp", "amqps"])
+def way(request: pytest.FixtureRequest, graveyard: Graveyard, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The consumer's settings for a broker that is reached in plain text, or by TLS."""
+    if request.param == "amqp":
+        yield {}
+        return
+    made = certificate(tmp_path)
+    with TcpProxy(graveyard.vhost.amqp_url, tls=made.context()) as proxy:
+        yield {"REDRIVE_AMQP_URL": proxy.url, "SSL_CERT_FILE": str(made.trusted)}
+
+
+def test_letters_of_any_size_are_held_within_the_bound_while_none_can_be_stored(
+    graveyard: Graveyard, way: dict[str, str]
+) -> None:
+    # No letter can be stored while the test holds the lock: they pile up in hand.
+    hold_batches(graveyard, "before")
+    process = graveyard.start(ready=False, REDRIVE_DLQ_HELD_MIB="8", **way)
     for queue in DLQS:  # with the one queue's letters in hand, it would not read that it consumes the other
         process.wait_for_log(f"draining {queue}", 30)
     with graveyard.holding(LOCK):

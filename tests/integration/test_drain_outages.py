@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
 from tests.support.databases import Database, execute_as_admin
 from tests.support.graveyard import Graveyard, plain
-from tests.support.processes import Process, Processes
+from tests.support.held_batches import a_batch_in_hand
+from tests.support.processes import Processes
 from tests.support.proxy import TcpProxy
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 from topology.messages import Message
 
-LOCK = 42
-# Each batch waits here, its rows written and not committed, for as long as the test holds the lock.
-HOLD_BATCHES = (
-    f"""create function hold_batch() returns trigger language plpgsql as
-    $$ begin perform pg_advisory_xact_lock_shared({LOCK}); return null; end $$""",
-    """create trigger hold_batch after insert on redrive.dead_letters
-    for each statement execute function hold_batch()""",
-)
 Proxy = Callable[..., TcpProxy]
 
 
@@ -61,17 +53,6 @@ def _emptied_by_a_successor(graveyard: Graveyard) -> bool:
     return graveyard.depth("orders.dlq") == 0
 
 
-@contextmanager
-def a_batch_in_hand(graveyard: Graveyard, amqp_url: str | None = None) -> Iterator[Process]:
-    """A consumer whose batch is written and not committed; it commits when the block ends."""
-    for statement in HOLD_BATCHES:
-        graveyard.database.execute(statement)
-    with graveyard.holding(LOCK):
-        process = graveyard.start(REDRIVE_AMQP_URL=amqp_url or graveyard.vhost.amqp_url)
-        eventually(lambda: graveyard.waits_for(LOCK), 20, "a batch waits before its commit")
-        yield process
-
-
 @pytest.mark.parametrize(("make", "twice"), [(named, False), (nameless, True)])
 def test_killed_between_commit_and_ack(
     graveyard: Graveyard, proxy: Proxy, make: Callable[[int], list[Message]], twice: bool
@@ -79,7 +60,7 @@ def test_killed_between_commit_and_ack(
     sent = make(40)
     graveyard.publish("orders.dlq", *sent)
     amqp = proxy(graveyard.vhost.amqp_url)
-    with a_batch_in_hand(graveyard, amqp.url) as first:
+    with a_batch_in_hand(graveyard, REDRIVE_AMQP_URL=amqp.url) as first:
         amqp.hold()  # no ack gets through from here on
     graveyard.until_stored(40)
     first.kill()

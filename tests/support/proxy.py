@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 from types import TracebackType
 from urllib.parse import urlsplit
@@ -20,15 +21,18 @@ HEARTBEAT = b"\x08\0\0\0\0\0\0\xce"
 class TcpProxy:
     """Forwards `port` on 127.0.0.1 to the server that `url` names; `.url` is that URL through the proxy.
 
+    With `tls` clients speak it to the proxy (`amqps`), and the proxy plain text to the server.
     `heartbeats`: how many of AMQP's came by from clients.
     """
 
-    def __init__(self, url: str, *, refusing: bool = False) -> None:
+    def __init__(self, url: str, *, refusing: bool = False, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(url)
         self._target = (parts.hostname or "127.0.0.1", parts.port or DEFAULT_PORTS[parts.scheme])
         self.port = free_port()
         user_info, at, _ = parts.netloc.rpartition("@")
-        self.url = parts._replace(netloc=f"{user_info}{at}127.0.0.1:{self.port}").geturl()
+        scheme = f"{parts.scheme}s" if tls else parts.scheme
+        self.url = parts._replace(scheme=scheme, netloc=f"{user_info}{at}127.0.0.1:{self.port}").geturl()
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self._links: set[_Link] = set()
         self._flowing = asyncio.Event()
@@ -82,7 +86,7 @@ class TcpProxy:
     async def _listen(self) -> None:
         self._flowing.set()
         if self._server is None:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
 
     async def _hold(self) -> None:
         self._held.clear()
