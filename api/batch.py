@@ -48,7 +48,7 @@ def _result(place: int, asked: Asked, accepted: Iterator[BatchedJob]) -> dict[st
         return _refused(place, asked)
     done = next(accepted)
     if done.conflict:
-        detail = f"the idempotency key was used for job {done.job_id} with another type or payload"
+        detail = f"the idempotency key was used for job {done.job_id} with another type, payload or option"
         return _refused(place, Problem(422, "idempotency-conflict", detail, [KEY_USED]))
     return {
         "status": 202,

@@ -13,11 +13,13 @@ from api.job_view import FINAL, job_view
 from api.job_watch import MAX_WAITING, JobWatch
 from api.problems import Problem
 from api.runtime import Runtime
-from storage import job_actions, jobs
+from storage import job_actions, job_options, jobs, outbox
 from storage.attempts import AttemptRow
 from storage.errors import DatabaseAwayError
 from storage.job_actions import JobAction
+from storage.job_options import JobOptions
 from storage.jobs import Job
+from storage.outbox import Unsent
 from storage.pool import AnyConnection
 
 RETRY_AFTER_S = 5
@@ -29,11 +31,13 @@ class JobReading:
 
     job: Job
     attempts: Sequence[AttemptRow]
-    actions: Sequence[JobAction]
+    actions: Sequence[JobAction] = ()
+    options: JobOptions | None = None
+    unsent: Unsent | None = None
 
     @property
     def view(self) -> dict[str, Any]:
-        return job_view(self.job, self.attempts, self.actions)
+        return job_view(self.job, self.attempts, self.actions, self.options, self.unsent)
 
 
 async def find_job(db: AnyConnection, job_id: str) -> Job:
@@ -53,7 +57,13 @@ async def reading(db: AnyConnection, job_id: str) -> JobReading | None:
     job = None if "\x00" in job_id else await jobs.find(db, job_id)
     if job is None:
         return None
-    return JobReading(job, await jobs.attempts(db, job_id), await job_actions.of_job(db, job_id))
+    return JobReading(
+        job,
+        await jobs.attempts(db, job_id),
+        await job_actions.of_job(db, job_id),
+        (await job_options.of_jobs(db, [job_id])).get(job_id),
+        await outbox.of_job(db, job_id) if job.state == "PENDING" else None,
+    )
 
 
 async def read_job(runtime: Runtime, job_id: str) -> JobReading:
@@ -64,7 +74,7 @@ async def read_job(runtime: Runtime, job_id: str) -> JobReading:
     """
     async with runtime.database() as db:
         found = await reading(db, job_id)
-        return found or JobReading(await find_job(db, job_id), (), ())
+        return found or JobReading(await find_job(db, job_id), ())
 
 
 async def read_once_ended(runtime: Runtime, watch: JobWatch, job_id: str, wait_s: float) -> JobReading:

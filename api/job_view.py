@@ -9,7 +9,9 @@ from typing import Any
 from api.json_text import stored
 from storage.attempts import AttemptRow
 from storage.job_actions import JobAction
+from storage.job_options import JobOptions
 from storage.jobs import Job
+from storage.outbox import Unsent
 from storage.times import shown_time
 
 FINAL = ("SUCCEEDED", "DEAD", "CANCELLED")
@@ -41,7 +43,13 @@ def accepted_view(job: Job) -> dict[str, Any]:
     }
 
 
-def job_view(job: Job, attempts: Sequence[AttemptRow], actions: Sequence[JobAction] = ()) -> dict[str, Any]:
+def job_view(
+    job: Job,
+    attempts: Sequence[AttemptRow],
+    actions: Sequence[JobAction] = (),
+    options: JobOptions | None = None,
+    unsent: Unsent | None = None,
+) -> dict[str, Any]:
     """The job as it is now."""
     return {
         "id": job.id,
@@ -58,6 +66,11 @@ def job_view(job: Job, attempts: Sequence[AttemptRow], actions: Sequence[JobActi
         "result": stored(job.result),
         "error": job.error,
         "letter_id": job.letter_id,
+        "not_before": shown_time(options.not_before) if options else None,
+        "expires": shown_time(options.expires) if options else None,
+        "priority": options.priority if options else None,
+        # While the broker has not confirmed its message: how often it refused it, and why.
+        "outbox": unsent.as_json() if unsent else None,
         "submitted_by": job.principal,
         "cancel_requested": any(
             action.action == "cancel" and action.generation == job.generation for action in actions

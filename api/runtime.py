@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from api.broker_view import BrokerView
+from api.pruning import prune_forever
 from api.relay import Relay
 from api.settings import ApiSettings
 from storage.errors import DRIVER_ERRORS, DatabaseAwayError
@@ -46,7 +47,7 @@ class Runtime:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="runtime")
+        self._task = asyncio.create_task(self._run(), name="relay")
         self._task.add_done_callback(_log_failure)
 
     @property
@@ -86,7 +87,14 @@ class Runtime:
 
     async def _run(self) -> None:
         self._pool = await self._connect()
-        await self.relay.run(self._pool, self.config.storage)
+        retention_s = self.config.api.idempotency_retention_s
+        pruning = asyncio.create_task(prune_forever(self.database, retention_s), name="pruning")
+        pruning.add_done_callback(_log_failure)
+        try:
+            await self.relay.run(self._pool, self.config.storage)
+        finally:
+            pruning.cancel()
+            await asyncio.wait({pruning})
 
     async def _connect(self) -> Pool:
         while True:
@@ -103,4 +111,5 @@ class Runtime:
 
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
-        log.critical("the relay stopped by a defect", extra={"action": "relay_failed"}, exc_info=error)
+        fields = {"action": f"{task.get_name()}_failed"}
+        log.critical("%s stopped by a defect", task.get_name(), extra=fields, exc_info=error)

@@ -24,6 +24,12 @@ class ApiSettings(BaseSettings):
     batch_body_limit: int = Field(
         default=8_388_608, ge=1_024, le=67_108_864, description="bytes of the body of a batch of jobs"
     )
+    idempotency_retention_s: float = Field(
+        default=604_800,
+        ge=3_600,
+        le=31_622_400,
+        description="seconds that a key is kept at least",
+    )
     database_timeout_s: float = Field(
         default=5.0, gt=0, le=60, description="seconds until a request gives up"
     )

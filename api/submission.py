@@ -6,13 +6,16 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 from pydantic import ValidationError
 
 from api.json_text import MAX_NAME, encode, shortened
+from api.options import NAMES, read_options
 from api.problems import FieldError, Problem, field_errors
+from storage.job_options import JobOptions
 from storage.jobs import NewJob
 from topology.errors import UnknownJobTypeError
 from topology.messages import task_message
@@ -20,11 +23,13 @@ from topology.payloads import validated
 from topology.spec import JobType, Topology
 
 KEY_HEADER = "Idempotency-Key"
+# Of an accepted request: seconds that its key is kept at least.
+RETENTION_HEADER = "Idempotency-Retention"
 KEY_FIELD = "idempotency_key"
 MAX_KEY = 255
 # Printable ASCII: a key is the same whether it came in a header or in the body.
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_FIELDS = ("type", "payload", KEY_FIELD)
+_FIELDS = ("type", "payload", KEY_FIELD, *NAMES)
 
 
 @dataclass(frozen=True)
@@ -34,13 +39,23 @@ class Submission:
     job: JobType
     payload: dict[str, Any]
     key: str
-    request: bytes  # sha256 of type and payload as they were sent
+    request: bytes  # sha256 of type, payload and options as they were sent
+    options: JobOptions | None = None
 
 
 def new_job(asked: Submission, principal: str) -> NewJob:
     """The job and its message, under a new id."""
     job_id, token = str(uuid4()), str(uuid4())
-    message = task_message(job_id, asked.job.name, asked.payload, token=token, origin="redrive-api")
+    options = asked.options or JobOptions()
+    message = task_message(
+        job_id,
+        asked.job.name,
+        asked.payload,
+        token=token,
+        origin="redrive-api",
+        expires=options.expires,
+        priority=options.priority,
+    )
     return NewJob(
         id=job_id,
         type=asked.job.name,
@@ -50,14 +65,18 @@ def new_job(asked: Submission, principal: str) -> NewJob:
         properties=message.properties,
         body=message.body,
         token=token,
+        options=asked.options,
     )
 
 
-def read_submission(topology: Topology, body: Any, key_headers: Sequence[str] | None = None) -> Submission:
+def read_submission(
+    topology: Topology, body: Any, key_headers: Sequence[str] | None = None, *, now: datetime | None = None
+) -> Submission:
     """Check a parsed body and the values of its Idempotency-Key headers.
 
     Args:
         key_headers: None where no header can name a key.
+        now: for the bounds of times; else the clock's.
 
     Raises:
         Problem: 400 about the key, 422 about the rest; each wrong field is named.
@@ -76,10 +95,13 @@ def read_submission(topology: Topology, body: Any, key_headers: Sequence[str] | 
     payload = body.get("payload")
     if not isinstance(payload, dict):
         errors.append(FieldError("payload", "is required" if "payload" not in body else "must be an object"))
+    queue = None if job is None else topology.queue(job.queue)
+    options = read_options(body, queue, errors, now or datetime.now(UTC))
     if job is None or not isinstance(payload, dict) or errors:
         raise invalid(errors)
-    request = hashlib.sha256(encode([job.name, payload])).digest()
-    return Submission(job, _complete(job, payload), key, request)
+    asked = [{name: body[name] for name in NAMES if name in body}] if options else []
+    request = hashlib.sha256(encode([job.name, payload, *asked])).digest()
+    return Submission(job, _complete(job, payload), key, request, options)
 
 
 def _key(body: dict[str, Any], headers: Sequence[str]) -> str:

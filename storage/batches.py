@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from storage import job_options
 from storage.errors import translate
+from storage.job_options import JobOptions
 from storage.jobs import IdempotencyKey, NewJob
 from storage.pool import AnyConnection
 
@@ -16,9 +18,10 @@ from storage.pool import AnyConnection
 _SUBMIT = """
 WITH wanted AS (
     SELECT * FROM unnest($2::text[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::text[],
-                         $9::bytea[], $10::bytea[], $11::text[])
+                         $9::bytea[], $10::bytea[], $11::text[], $12::float8[], $13::timestamptz[],
+                         $14::timestamptz[], $15::int[])
         WITH ORDINALITY AS w (key, request, id, type, queue, payload, principal, properties, body, token,
-                              place)
+                              delay_s, not_before, expires, priority, place)
 ), key AS (
     INSERT INTO redrive.idempotency_keys (scope, key, request, job_id)
     SELECT $1, key, request, id FROM wanted ORDER BY key, place
@@ -28,12 +31,16 @@ WITH wanted AS (
     INSERT INTO redrive.jobs (id, type, queue, payload, principal)
     SELECT w.id, w.type, w.queue, w.payload, w.principal FROM wanted w JOIN key ON key.job_id = w.id
 ), message AS (
-    INSERT INTO redrive.outbox (job_id, queue, properties, body, token)
-    SELECT w.id, w.queue, w.properties, w.body, w.token FROM wanted w JOIN key ON key.job_id = w.id
-    ORDER BY w.place
-)
+    INSERT INTO redrive.outbox (job_id, queue, properties, body, token, created_at, not_before)
+    SELECT w.id, w.queue, w.properties, w.body, w.token, {due}, {due}
+    FROM wanted w JOIN key ON key.job_id = w.id ORDER BY w.place
+){options}
 SELECT job_id FROM key
 """
+_PLAIN = _SUBMIT.format(due=job_options.DUE, options="")
+_WITH_OPTIONS = _SUBMIT.format(due=job_options.DUE, options=f", options AS ({job_options.INSERT})")
+_OF_JOB = ("id", "type", "queue", "payload", "principal", "properties", "body", "token")
+NO_OPTIONS = JobOptions()
 _BY_KEYS = """
 SELECT key, request, job_id FROM redrive.idempotency_keys WHERE scope = $1 AND key = ANY ($2::text[])
 """
@@ -63,15 +70,19 @@ async def submit(
         scope: of every key.
 
     Raises:
+        MigrationError: a job has options, and the schema does not know them yet.
         DatabaseAwayError: nothing is known to be stored; the same batch may be sent again.
     """
     made: set[str] = set()
     earlier: dict[str, asyncpg.Record] = {}
     with translate(f"submit {len(wanted)} jobs"):
         async with db.transaction():
-            left = list(wanted)
+            left, statement = list(wanted), _PLAIN
+            if any(job.options is not None for job, _ in wanted):
+                await job_options.require(db)
+                statement = _WITH_OPTIONS
             while left:
-                rows = await db.fetch(_SUBMIT, scope, *_columns(left))
+                rows = await db.fetch(statement, scope, *_columns(left))
                 made |= {row["job_id"] for row in rows}
                 keys = [key.key for job, key in left if job.id not in made]
                 found = await db.fetch(_BY_KEYS, scope, keys) if keys else []
@@ -95,8 +106,6 @@ def _columns(wanted: Sequence[tuple[NewJob, IdempotencyKey]]) -> list[list[objec
     return [
         [key.key for _, key in wanted],
         [key.request for _, key in wanted],
-        *(
-            [getattr(job, name) for job, _ in wanted]
-            for name in ("id", "type", "queue", "payload", "principal", "properties", "body", "token")
-        ),
+        *([getattr(job, name) for job, _ in wanted] for name in _OF_JOB),
+        *map(list, zip(*((job.options or NO_OPTIONS).columns for job, _ in wanted), strict=True)),
     ]

@@ -9,14 +9,16 @@ from datetime import datetime
 
 import asyncpg
 
+from storage import job_options
 from storage.attempts import AttemptRow, of_jobs
 from storage.errors import StorageError, translate
+from storage.job_options import JobOptions
 from storage.pool import AnyConnection
 
 # One statement, so one transaction and one round trip. A concurrent insert of the same key is waited for
 # (ON CONFLICT waits for the other transaction's end), so that the loser finds the winner's row.
-SUBMIT = """
-WITH key AS (
+_SUBMIT = """
+WITH {wanted}key AS (
     INSERT INTO redrive.idempotency_keys (scope, key, request, job_id) VALUES ($1, $2, $3, $4)
     ON CONFLICT (scope, key) DO NOTHING
     RETURNING job_id
@@ -25,11 +27,25 @@ WITH key AS (
     SELECT job_id, $5, $6, $7, $8 FROM key
     RETURNING *
 ), message AS (
-    INSERT INTO redrive.outbox (job_id, queue, properties, body, token)
-    SELECT id, queue, $9, $10, $11 FROM job
+    {message}
 )
 SELECT * FROM job
 """
+_PLAIN = _SUBMIT.format(
+    wanted="",
+    message="""INSERT INTO redrive.outbox (job_id, queue, properties, body, token)
+    SELECT id, queue, $9, $10, $11 FROM job""",
+)
+_WITH_OPTIONS = _SUBMIT.format(
+    wanted="""wanted AS (
+    SELECT $4::text AS id, $12::float8 AS delay_s, $13::timestamptz AS not_before,
+           $14::timestamptz AS expires, $15::int AS priority
+), """,
+    message=f"""INSERT INTO redrive.outbox (job_id, queue, properties, body, token, created_at, not_before)
+    SELECT job.id, queue, $9, $10, $11, {job_options.DUE}, {job_options.DUE}
+    FROM job JOIN wanted w ON w.id = job.id
+), options AS ({job_options.INSERT}""",  # noqa: S608 - constants
+)
 BY_KEY = """
 SELECT k.request AS key_request, j.*
 FROM redrive.idempotency_keys k JOIN redrive.jobs j ON j.id = k.job_id
@@ -62,6 +78,7 @@ class NewJob:
     properties: bytes
     body: bytes
     token: str
+    options: JobOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -118,12 +135,15 @@ async def submit(db: AnyConnection, new: NewJob, key: IdempotencyKey) -> Accepte
 
     Raises:
         IdempotencyConflictError: the key was used for another request.
+        MigrationError: the job has options, and the schema does not know them yet.
         DatabaseAwayError: nothing is known to be stored; the same request may be sent again.
     """
     with translate(f"submit job {new.id}"):
+        if new.options is not None:
+            await job_options.require(db)
         while True:
             row = await db.fetchrow(
-                SUBMIT,
+                _PLAIN if new.options is None else _WITH_OPTIONS,
                 key.scope,
                 key.key,
                 key.request,
@@ -135,6 +155,7 @@ async def submit(db: AnyConnection, new: NewJob, key: IdempotencyKey) -> Accepte
                 new.properties,
                 new.body,
                 new.token,
+                *(() if new.options is None else new.options.columns),
             )
             if row is not None:
                 return Accepted(_job(row), replayed=False)
@@ -143,7 +164,8 @@ async def submit(db: AnyConnection, new: NewJob, key: IdempotencyKey) -> Accepte
                 continue  # the earlier key was deleted between the two statements: it is ours now
             if earlier["key_request"] != key.request:
                 raise IdempotencyConflictError(
-                    f"the idempotency key was used for job {earlier['id']} with another type or payload"
+                    f"the idempotency key was used for job {earlier['id']} with another type, payload"
+                    " or option"
                 )
             return Accepted(_job(earlier), replayed=True)
 

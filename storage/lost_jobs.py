@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import asyncpg
 
+from storage import job_options
 from storage.claims import TIMEOUT_S, refusals
+from storage.job_options import merged
+from storage.schema import has_table
 
 # At a time; the rest is for the next look.
 BATCH = 200
@@ -105,7 +108,13 @@ async def give_up(
         async with connection.transaction():
             rows = await connection.fetch(_GIVE_UP, crash_bound, silent_s, BATCH, timeout=TIMEOUT_S)
             jobs = [LostJob(**dict(row)) for row in rows]
-            made = [(job, message(job)) for job in jobs]
+            if jobs and await has_table(connection, "job_options", timeout_s=TIMEOUT_S):
+                asked = await job_options.read(connection, [job.id for job in jobs])
+                jobs = [
+                    replace(job, retry_options=merged(asked.get(job.id), job.retry_options)) for job in jobs
+                ]
+            # One that was asked to stop is CANCELLED by that: nothing is to run.
+            made = [(job, None if job.state == "CANCELLED" else message(job)) for job in jobs]
             sent = [(job.id, new) for job, new in made if new is not None]
             if sent:
                 await connection.execute(

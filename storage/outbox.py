@@ -7,12 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NoReturn
 
 from storage.errors import DRIVER_ERRORS, translate
 from storage.pool import AnyConnection, Pool, Say, connect, watched
 from storage.settings import StorageSettings
 from storage.text import safe_text
+from storage.times import shown_time
 
 CHANNEL = "redrive_outbox"
 LISTEN_AGAIN_S = 1.0
@@ -44,6 +46,33 @@ SET tries = tries + 1, last_error = refused.error, not_before = now() + make_int
 FROM unnest($1::bigint[], $2::text[], $3::float8[]) AS refused (id, error, wait_s)
 WHERE outbox.id = refused.id
 """
+
+OF_JOB = """
+SELECT not_before, tries, last_error FROM redrive.outbox WHERE job_id = $1 ORDER BY id DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True)
+class Unsent:
+    """A message that the broker has not confirmed: published from `not_before` on, again after `tries`."""
+
+    not_before: datetime
+    tries: int
+    last_error: str | None
+
+    def as_json(self) -> dict[str, object]:
+        return vars(self) | {"not_before": shown_time(self.not_before)}
+
+
+async def of_job(db: AnyConnection, job_id: str) -> Unsent | None:
+    """The message of a job, while it is in the outbox.
+
+    Raises:
+        DatabaseAwayError: try again.
+    """
+    with translate(f"look for job {job_id!r} in the outbox"):
+        row = await db.fetchrow(OF_JOB, job_id)
+    return None if row is None else Unsent(**dict(row))
 
 
 @dataclass(frozen=True)

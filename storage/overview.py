@@ -10,8 +10,10 @@ from storage.schema import require_level
 
 JOBS = "SELECT queue, state, count(*) AS jobs FROM redrive.jobs GROUP BY queue, state ORDER BY queue, state"
 OUTBOX = """
-SELECT queue, count(*) AS messages, count(*) FILTER (WHERE last_error IS NOT NULL) AS refused,
-       extract(epoch FROM now() - min(created_at))::float8 AS oldest_s,
+SELECT queue, count(*) FILTER (WHERE created_at <= now()) AS messages,
+       count(*) FILTER (WHERE created_at > now()) AS delayed,
+       count(*) FILTER (WHERE last_error IS NOT NULL) AS refused,
+       greatest(extract(epoch FROM now() - min(created_at)), 0)::float8 AS oldest_s,
        (array_agg(last_error ORDER BY id DESC) FILTER (WHERE last_error IS NOT NULL))[1] AS last_error
 FROM redrive.outbox GROUP BY queue ORDER BY queue
 """
@@ -34,10 +36,14 @@ class JobCount:
 
 @dataclass(frozen=True)
 class OutboxCount:
-    """Messages not yet confirmed by the broker. `oldest_s`: seconds since the oldest was accepted."""
+    """Messages not yet confirmed by the broker, without the `delayed` ones that are not due yet.
+
+    `oldest_s`: seconds since the oldest was accepted, or due if it was delayed.
+    """
 
     queue: str
     messages: int
+    delayed: int
     refused: int
     oldest_s: float
     last_error: str | None

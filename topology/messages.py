@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -33,12 +34,16 @@ def task_message(
     attempt: Attempt | None = None,
     token: str | None = None,
     origin: str | None = None,
+    expires: datetime | None = None,
+    priority: int | None = None,
 ) -> Message:
     """The message that makes a worker run `task(**kwargs)` as job `job_id`.
 
     Args:
         token: value of the header PUBLISH (default: a new uuid), by which a returned message is known.
         origin: the publisher, for monitors (default: pid@host).
+        expires: a worker dead-letters it instead of beginning it after this time.
+        priority: 0 to 255, as far as the queue has priorities.
 
     Raises:
         ValueError: `kwargs` hold NaN or an infinity, which JSON cannot.
@@ -61,7 +66,7 @@ def task_message(
         "retries": 0,
         "timelimit": [None, None],
         "eta": None,
-        "expires": None,
+        "expires": None if expires is None else expires.isoformat(),
         "ignore_result": False,
         ATTEMPT: str(attempt or Attempt()),
         PUBLISH: token or str(uuid4()),
@@ -71,6 +76,7 @@ def task_message(
         content_type="application/json",
         content_encoding="utf-8",
         delivery_mode=PERSISTENT,
+        priority=priority,
         correlation_id=job_id,
         message_id=job_id,
         type=task,

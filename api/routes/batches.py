@@ -14,7 +14,7 @@ from api.json_text import JsonResponse
 from api.problems import FieldError, Problem
 from api.routes.jobs import JOB_EXAMPLE, JOB_SCHEMA
 from api.runtime import Config
-from api.submission import KEY_HEADER, Submission, new_job
+from api.submission import KEY_HEADER, RETENTION_HEADER, Submission, new_job
 from storage import batches
 from storage.jobs import IdempotencyKey, NewJob
 
@@ -76,7 +76,9 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
         "replayed": sum(each["replayed"] for each in accepted),
         "refused": len(told) - len(accepted),
     }
-    return JsonResponse({**counts, "results": told}, 202 if len(accepted) == len(told) else 207)
+    status = 202 if len(accepted) == len(told) else 207
+    headers = {RETENTION_HEADER: f"{config.api.idempotency_retention_s:.0f}"}
+    return JsonResponse({**counts, "results": told}, status, headers)
 
 
 def _read(config: Config, body: Any, principal: str) -> tuple[list[Asked], Wanted]:

@@ -12,8 +12,9 @@ from api.body import read_json
 from api.job_reading import find_job, read_job, read_once_ended, watch_of
 from api.job_view import accepted_view
 from api.json_text import JsonResponse, stored
+from api.options import OPTIONS_SCHEMA
 from api.problems import FieldError, Problem
-from api.submission import KEY_HEADER, new_job, read_submission
+from api.submission import KEY_HEADER, RETENTION_HEADER, new_job, read_submission
 from storage import jobs
 from storage.jobs import IdempotencyConflictError, IdempotencyKey
 from topology.spec import Topology
@@ -32,6 +33,7 @@ JOB_SCHEMA: dict[str, Any] = {
         "type": {"type": "string", "description": "see GET /job-types"},
         "payload": {"type": "object", "description": "its schema stands in GET /job-types"},
         "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 255},
+        **OPTIONS_SCHEMA,
     },
 }
 JOB_EXAMPLE = {
@@ -86,7 +88,8 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
             str(conflict),
             [FieldError(KEY_HEADER, "was used for another request")],
         ) from conflict
-    headers = {"Location": f"/jobs/{accepted.job.id}"}
+    retention = f"{runtime.config.api.idempotency_retention_s:.0f}"
+    headers = {"Location": f"/jobs/{accepted.job.id}", RETENTION_HEADER: retention}
     if accepted.replayed:
         headers["Idempotent-Replayed"] = "true"
     else:

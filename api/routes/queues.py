@@ -90,9 +90,10 @@ def _broker_counts(queue: WorkQueue, broker: Mapping[str, QueueCounts] | None) -
 
 def _outbox(count: OutboxCount | None) -> dict[str, Any]:
     if count is None:
-        return {"messages": 0, "refused": 0, "oldest_seconds": 0.0, "last_error": None}
+        return {"messages": 0, "delayed": 0, "refused": 0, "oldest_seconds": 0.0, "last_error": None}
     return {
         "messages": count.messages,
+        "delayed": count.delayed,
         "refused": count.refused,
         "oldest_seconds": round(count.oldest_s, 3),
         "last_error": count.last_error,

@@ -12,6 +12,7 @@ import pytest
 
 from storage import claims
 from storage.claims import Claim, Completion, StatementError
+from storage.job_actions import Who, cancel
 from storage.lost_jobs import LostJob, NewMessage, give_up
 from tests.support.claimed import a_claim, insert, row, running
 from tests.support.databases import Database
@@ -200,3 +201,28 @@ async def test_a_message_that_waited_behind_a_long_queue_finds_its_job_waiting(
     assert await claims.claim(connection, [late], worker="w", lease_s=30) == set()
     assert await insert(connection)  # the batch of others goes on
     assert (await claims.rows(connection, [held.job_id]))[held.job_id].attempt == 2
+
+
+async def test_a_message_made_again_keeps_the_expiry_and_the_priority_of_its_submission(
+    connection: asyncpg.Connection,
+) -> None:
+    held = await running(connection)
+    await silent(connection, held, SILENT_S + 5, payload=b"{}")
+    await connection.execute(
+        "insert into redrive.job_options (job_id, expires, priority) values ($1, '2030-01-01Z', 7)",
+        held.job_id,
+    )
+    assert await look(connection) == [(held.job_id, "RETRYING", 2, True)]
+    raw = await connection.fetchval("select properties from redrive.outbox")
+    properties = split(raw)
+    assert (properties.headers_dict()["expires"], properties.priority) == ("2030-01-01T00:00:00+00:00", 7)
+
+
+async def test_a_lost_job_that_was_asked_to_stop_is_cancelled_and_not_sent(
+    connection: asyncpg.Connection,
+) -> None:
+    held = await running(connection)
+    assert await cancel(connection, held.job_id, Who("me", "", None)) is False
+    await silent(connection, held, SILENT_S + 5, payload=b"{}")
+    assert await look(connection) == [(held.job_id, "CANCELLED", 1, False)]
+    assert await connection.fetchval("select count(*) from redrive.outbox") == 0

@@ -100,7 +100,7 @@ def test_queues_join_broker_outbox_and_jobs() -> None:
         "payments.retry.500ms": QueueCounts(messages=5, stuck=2),
         "payments.dlq": QueueCounts(messages=6),
     }
-    outbox = [OutboxCount("payments", 9, 1, 2.5, "no queue takes it")]
+    outbox = [OutboxCount("payments", 9, 0, 1, 2.5, "no queue takes it")]
     jobs = [JobCount("payments", "QUEUED", 4), JobCount("emails", "DEAD", 1)]
     shown = {queue["name"]: queue for queue in queues_view(TOPOLOGY, broker, jobs, outbox, ("payments",))}
     payments, emails = shown["payments"], shown["emails"]
@@ -136,7 +136,7 @@ def test_queues_without_the_broker_say_null_not_zero() -> None:
 def test_metrics_are_prometheus_text_with_escaped_labels() -> None:
     counts = Overview(
         (JobCount("payments", "RUNNING", 2),),
-        (OutboxCount("payments", 3, 1, 12.25, None),),
+        (OutboxCount("payments", 3, 0, 1, 12.25, None),),
         (LetterCount('a"b\\c\nd', "exception", "open", 5),),
         4,
     )
