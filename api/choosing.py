@@ -1,11 +1,11 @@
-"""Letters that a request's body chooses: the filter of `GET /dead-letters` as JSON."""
+"""What a request's body may say: letters by the filter of `GET /dead-letters`, and times."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from api.filtering import State, Text, TimeText
 from storage.letter_filter import LetterFilter
@@ -13,6 +13,17 @@ from storage.times import read_time
 
 # As Postgres numbers them.
 LetterId = Annotated[int, Field(ge=1, le=2**63 - 1)]
+
+
+def _in_utc(at: datetime) -> datetime:
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is out of range in UTC") from None
+
+
+# RFC 3339, with a zone.
+Until = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_in_utc)]
 
 
 class Strict(BaseModel):

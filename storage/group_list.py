@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import asyncpg
@@ -253,6 +253,6 @@ def _position(cursor: str, sort: SortKey) -> list[Any]:
         at = datetime.fromisoformat(key)
         if at.tzinfo is None:
             raise ValueError(key)
-        return [at, fingerprint]
-    except ValueError as error:
-        raise CursorError(f"{cursor!r} is no cursor of a list by {sort}") from error
+        return [at.astimezone(UTC), fingerprint]
+    except (ValueError, OverflowError) as error:
+        raise CursorError(f"{cursor[:60]!r} is no cursor of a list by {sort}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from storage.errors import translate
+from storage.errors import StorageError, translate
 from storage.group_list import UnknownGroupError, find
 from storage.pool import AnyConnection, Pool, lend
 from storage.text import safe_text
@@ -16,6 +16,10 @@ MAX_NOTE, MAX_NAME = 4_000, 200
 
 # The lock that intake takes too: a letter comes either before the decision or after it.
 _LOCK = "SELECT true FROM redrive.groups WHERE fingerprint = $1 FOR NO KEY UPDATE"
+_GONE_TO = """
+SELECT s.successors FROM redrive.groups g JOIN redrive.group_states s USING (fingerprint)
+WHERE g.fingerprint = $1 AND g.letters = 0 AND s.successors <> '{}'
+"""
 _DECIDE = """
 INSERT INTO redrive.group_states AS s (fingerprint, state, decided_by, decided_at, why, ignored_until)
 VALUES ($1, $2, $3, now(), $4, $5)
@@ -25,11 +29,16 @@ ON CONFLICT (fingerprint) DO UPDATE SET state = excluded.state, decided_by = exc
 _NOTE = "INSERT INTO redrive.group_notes (fingerprint, by, action, text) VALUES ($1, $2, $3, $4)"
 
 
+class MovedGroupError(StorageError):
+    """Its letters were regrouped: what is decided about it would be about none."""
+
+
 async def note(db: Pool | AnyConnection, prefix: str, *, by: str, text: str) -> str:
     """Add a note; the group's fingerprint.
 
     Raises:
         UnknownGroupError, AmbiguousGroupError: as `group_list.find`.
+        MovedGroupError: see there.
         DatabaseAwayError: Postgres cannot be reached.
     """
     with translate("add a note"):
@@ -65,6 +74,8 @@ async def _locked(connection: AnyConnection, prefix: str) -> str:
     fingerprint = await find(connection, prefix)
     if not await connection.fetchval(_LOCK, fingerprint):
         raise UnknownGroupError(f"group {fingerprint} was deleted just now")
+    if gone_to := await connection.fetchval(_GONE_TO, fingerprint):
+        raise MovedGroupError(f"the letters of group {fingerprint} are in {', '.join(gone_to[:20])} now")
     return fingerprint
 
 

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from api.auth import Context, Operator, Reader
 from api.body import as_model, body_schema, read_json
-from api.choosing import Strict
+from api.choosing import Strict, Until
 from api.filtering import Text, Time
 from api.json_text import JsonResponse
 from api.problems import FieldError, Problem, invalid
@@ -23,7 +23,7 @@ from storage.alert_rules import AlertKind
 from storage.alert_snoozes import MAX_NOTE, UnknownSubjectError
 from storage.api_keys import Principal
 from storage.group_list import AmbiguousGroupError, CursorError, UnknownGroupError
-from storage.times import read_time
+from storage.times import read_time, shown_time
 
 router = APIRouter(tags=["alerts"])
 Subject = Annotated[Text, Query(description="start of a fingerprint, or of a subject such as no_consumer")]
@@ -39,7 +39,7 @@ class Unsnooze(Strict):
 class Snooze(Unsnooze):
     """The same; `until` (RFC 3339, with a zone)."""
 
-    until: Annotated[AwareDatetime, Field(strict=False)]
+    until: Until
 
 
 SNOOZE = body_schema(
@@ -121,8 +121,7 @@ async def _snoozed(
         raise Problem(409, "ambiguous-group", str(error)) from error
     except (UnknownSubjectError, UnknownGroupError) as error:
         raise Problem(404, "unknown-subject", str(error), [FieldError("subject", str(error))]) from error
-    at = None if until is None else until.astimezone(UTC).isoformat()
-    return JsonResponse({"subject": whole, "snoozed_until": at})
+    return JsonResponse({"subject": whole, "snoozed_until": shown_time(until)})
 
 
 def _snooze(body: Any) -> Snooze:

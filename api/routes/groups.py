@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth import Context, Operator, Reader
 from api.body import as_model, body_schema, read_json
+from api.choosing import Until
 from api.filtering import Text
 from api.json_text import JsonResponse
 from api.problems import Problem, invalid
@@ -30,10 +31,11 @@ from storage.group_list import (
     SortKey,
     UnknownGroupError,
 )
-from storage.group_states import Decision
+from storage.group_states import Decision, MovedGroupError
 from storage.letters import Letter
 
 router = APIRouter(tags=["groups"])
+NOT_ONE = (UnknownGroupError, AmbiguousGroupError, MovedGroupError)
 
 
 class Why(BaseModel):
@@ -47,7 +49,7 @@ class Why(BaseModel):
 class WhyIgnored(Why):
     """`until` (RFC 3339): ignored up to then, without it for good."""
 
-    until: AwareDatetime | None = None
+    until: Until | None = None
 
 
 NOTE = body_schema(Why, {"note": "the provider was down from 9 to 10"})
@@ -91,7 +93,7 @@ async def show(
         async with runtime.database() as db:
             found = await group_list.details(db, fingerprint, hours=hours)
             example = None if found.example is None else await letters.get(db, found.example)
-    except (UnknownGroupError, AmbiguousGroupError) as error:
+    except NOT_ONE as error:
         raise _not_one(fingerprint, error) from error
     return await asyncio.to_thread(_details, found, example)
 
@@ -103,7 +105,7 @@ async def add_note(fingerprint: str, request: Request, runtime: Context, princip
     try:
         async with runtime.database() as db:
             name = await group_states.note(db, fingerprint, by=principal.name, text=said.note)
-    except (UnknownGroupError, AmbiguousGroupError) as error:
+    except NOT_ONE as error:
         raise _not_one(fingerprint, error) from error
     answer = await show(name, runtime, 24)
     answer.status_code = 201
@@ -140,7 +142,7 @@ async def _decided(
             name = await group_states.decide(
                 db, fingerprint, decision, by=principal.name, why=said.note, until=until
             )
-    except (UnknownGroupError, AmbiguousGroupError) as error:
+    except NOT_ONE as error:
         raise _not_one(fingerprint, error) from error
     return await show(name, runtime, 24)
 
@@ -160,4 +162,6 @@ def _why_ignored(body: Any) -> Why:
 def _not_one(fingerprint: str, error: Exception) -> Problem:
     if isinstance(error, AmbiguousGroupError):
         return Problem(409, "ambiguous-group", str(error))
+    if isinstance(error, MovedGroupError):
+        return Problem(409, "moved-group", str(error))
     return Problem(404, "unknown-group", f"there is no group {fingerprint[:64]!r}")

@@ -64,7 +64,14 @@ def test_groups_are_paged_decided_on_and_shown(stack: Stack, http: httpx.Client)
         assert http.get(path).status_code == 404
         assert http.post(f"{path}/resolve", json={"note": "x"}).status_code == 404
     assert http.get("/groups/aaaa").status_code == 409
-    for query in ({"state": "gone"}, {"cursor": "x"}, {"cursor": "1~aa"}, {"sort": "name"}, {"limit": 0}):
+    for query in (
+        {"state": "gone"},
+        {"cursor": "x"},
+        {"cursor": "1~aa"},
+        {"cursor": "9999-12-31T23:59:59-14:00~aa"},
+        {"sort": "name"},
+        {"limit": 0},
+    ):
         refused = http.get("/groups", params=query)
         assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, next(iter(query)))
     bad: list[tuple[str, Any, str]] = [
@@ -73,11 +80,26 @@ def test_groups_are_paged_decided_on_and_shown(stack: Stack, http: httpx.Client)
         ("resolve", {"note": "x", "until": until}, "until"),
         ("ignore", {"note": "x", "until": "2020-01-01T00:00:00Z"}, "until"),
         ("ignore", {"note": "x", "until": "2999-01-01T00:00:00"}, "until"),
+        ("ignore", {"note": "x", "until": "9999-12-31T23:59:59-14:00"}, "until"),
         ("notes", {"note": 5}, "note"),
     ]
     for action, body, field in bad:
         refused = http.post(f"{url}/{action}", json=body)
         assert (action, refused.status_code, refused.json()["errors"][0]["field"]) == (action, 422, field)
+
+
+def test_a_group_whose_letters_were_regrouped_tells_where_they_are(stack: Stack, http: httpx.Client) -> None:
+    old = fingerprint(0)
+    stack.database.execute("update redrive.groups set letters = 0 where fingerprint = $1", old)
+    stack.database.execute(
+        "insert into redrive.group_states (fingerprint, successors) values ($1, $2)", old, [fingerprint(1)]
+    )
+    assert http.get(f"/groups/{old}").json()["successors"] == [fingerprint(1)]
+    refused = http.post(f"/groups/{old}/resolve", json={"note": "x"})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:redrive:problem:moved-group")
+    assert fingerprint(1) in refused.json()["detail"]
+    done = stack.dlq("group", old, "resolve", "--note", "x")
+    assert (done.returncode, fingerprint(1) in done.stderr) == (1, True)
 
 
 def test_to_look_needs_read_and_to_decide_needs_operate(stack: Stack, http: httpx.Client) -> None:

@@ -106,6 +106,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("/alerts/snooze", {"subject": "ab"}, "until"),
     ("/alerts/snooze", {"subject": "ab", "until": "2999-01-01T00:00:00"}, "until"),
     ("/alerts/snooze", {"subject": "ab", "until": "2020-01-01T00:00:00Z"}, "until"),
+    ("/alerts/snooze", {"subject": "ab", "until": "9999-12-31T23:59:59-14:00"}, "until"),
     ("/alerts/snooze", {"subject": "a\x00", "until": "2999-01-01T00:00:00Z"}, "subject"),
     ("/alerts/unsnooze", {"subject": 5}, "subject"),
 ]
@@ -117,7 +118,13 @@ def test_a_bad_request_names_its_field_and_changes_nothing(desk: Desk) -> None:
         answer = desk.http.post(path, json=body)
         assert (path, body, answer.status_code) == (path, body, 422)
         assert (path, body, answer.json()["errors"][0]["field"]) == (path, body, field)
-    for path in ("/alerts?cursor=x", "/alerts?cursor=2020-01-01~a", "/alerts?kind=no", "/alerts?since=soon"):
+    for path in (
+        "/alerts?cursor=x",
+        "/alerts?cursor=2020-01-01~a",
+        "/alerts?since=9999-12-31T23:59:59-14:00",
+        "/alerts?kind=no",
+        "/alerts?since=soon",
+    ):
         refused = desk.http.get(path)
         assert refused.status_code == 422
         assert refused.json()["errors"][0]["field"] in path
