@@ -19,7 +19,8 @@ from topology.publisher import Publisher
 
 log = logging.getLogger(__name__)
 POLL_S = 1.0
-BATCH = 100
+# Above it nothing is gained; of strangers, so many at most are of unknown outcome when it is killed.
+BATCH = 300
 # A plan with a rate is sent in slices of this length.
 SLICE_S = 0.25
 
@@ -116,24 +117,33 @@ class ReplayExecutor:
         counts: Counter[str] = Counter()
         pace, backoff = Pace(plan.rate), Backoff(first_s=0.2)
         wait_s = 0.0
-        while True:
-            await event_or_timeout(self._stopping, max(pace.wait_s, wait_s))
-            if self._stopping.is_set():
-                return
-            step = await replay_steps.stage(self._pool, plan, limit=pace.batch)
-            counts.update(failed=step.failed, cancelled=step.dropped)
-            if step.is_empty:
-                break
-            results = await self._sender.send(step.outgoing)
-            pace.sent(len(step.outgoing))
-            counts.update(result.what for result in results if result.what != "unsent")
-            await self._record(results)
-            if waits := [result for result in results if result.what == "unsent"]:
-                log.warning("replay waits: %s", waits[0].why, extra=extra | {"action": "replay_waits"})
-                wait_s = backoff.next_s()
-            else:
-                backoff.reset()
-                wait_s = 0.0
+        recording: asyncio.Task[None] | None = None
+        try:
+            while True:
+                await event_or_timeout(self._stopping, max(pace.wait_s, wait_s))
+                if self._stopping.is_set():
+                    return
+                # While this batch is staged, the one before it is written down.
+                step = await replay_steps.stage(self._pool, plan, limit=pace.batch)
+                if recording is not None:
+                    await recording
+                counts.update(failed=step.failed, cancelled=step.dropped)
+                if step.is_empty:
+                    break
+                results = await self._sender.send(step.outgoing)
+                pace.sent(len(step.outgoing))
+                counts.update(result.what for result in results if result.what != "unsent")
+                recording = asyncio.create_task(self._record(results))
+                if waits := [result for result in results if result.what == "unsent"]:
+                    log.warning("replay waits: %s", waits[0].why, extra=extra | {"action": "replay_waits"})
+                    await recording
+                    wait_s = backoff.next_s()
+                else:
+                    backoff.reset()
+                    wait_s = 0.0
+        finally:
+            if recording is not None:
+                await recording
         log.info("replay sent", extra=extra | {"action": "replay_sent"} | dict(counts))
 
     async def _record(self, results: list[Sent]) -> None:

@@ -20,6 +20,8 @@ from storage.schema import has_table
 from storage.text import safe_text
 
 _NO_BOUND = 2**31 - 1
+# Of bodies that are in memory for one batch; a single letter may be larger.
+BATCH_BYTES = 16 * 1024 * 1024
 # A cancelled plan is brought to its end: what was begun is sent, the rest is open again.
 _OPEN_PLANS = """
 SELECT r.id::text, r.rate FROM redrive.replays r{terms}
@@ -55,27 +57,31 @@ WITH doubtful AS (
 UPDATE redrive.dead_letters l SET state = 'replayed'
 FROM doubtful d WHERE l.id = d.letter_id AND l.state = 'replaying'
 """
+# As many as one batch holds in memory, and one at least, however large.
 _PICK = """
+WITH next AS (
+    SELECT i.token, sum(l.body_size) OVER (ORDER BY i.position) - l.body_size AS bytes_before
+    FROM redrive.replay_items i JOIN redrive.dead_letters l ON l.id = i.letter_id
+    WHERE i.replay_id = $1::uuid AND i.state = 'staged' AND i.position <= $3
+      AND (i.generation IS NOT NULL OR NOT $4)
+    ORDER BY i.position LIMIT $2)
 SELECT i.token, i.letter_id, i.target, i.generation, l.properties, l.body, l.job_id,
        l.generation AS was_generation
-FROM redrive.replay_items i JOIN redrive.dead_letters l ON l.id = i.letter_id
-WHERE i.replay_id = $1::uuid AND i.state = 'staged' AND i.position <= $3
-  AND (i.generation IS NOT NULL OR NOT $4)
-ORDER BY i.position LIMIT $2 FOR UPDATE OF i SKIP LOCKED
+FROM next n JOIN redrive.replay_items i ON i.token = n.token AND i.state = 'staged'
+JOIN redrive.dead_letters l ON l.id = i.letter_id
+WHERE n.bytes_before < $5 ORDER BY i.position FOR UPDATE OF i SKIP LOCKED
 """
-# The guard is the state: whoever makes this transition is the one who sends the job out again.
+# The guard is the state, asked under the lock: whoever makes this transition is the one who sends the job
+# out again. In the update's own condition it was planned over all DEAD jobs.
+_LOCK_JOBS = "SELECT id, state FROM redrive.jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE"
 _NEW_GENERATION = """
-WITH asked AS (SELECT * FROM unnest($1::text[], $2::text[]) AS a (id, target)),
-wanted AS (
-    SELECT j.id, a.target FROM redrive.jobs j JOIN asked a ON a.id = j.id ORDER BY j.id FOR UPDATE OF j)
 UPDATE redrive.jobs j
-SET state = 'QUEUED', queue = wanted.target, generation = j.generation + 1, attempt = 1, crashes = 0,
+SET state = 'QUEUED', queue = a.target, generation = j.generation + 1, attempt = 1, crashes = 0,
     reason = NULL, error = NULL, letter_id = NULL, progress = NULL, result = NULL, started_at = NULL,
     finished_at = NULL, queued_at = now()
-FROM wanted WHERE j.id = wanted.id AND j.state = 'DEAD'
+FROM unnest($1::text[], $2::text[]) AS a (id, target) WHERE j.id = a.id
 RETURNING j.id, j.generation
 """
-_JOB_STATES = "SELECT id, state FROM redrive.jobs WHERE id = ANY($1::text[])"
 _PUBLISHING = """
 UPDATE redrive.replay_items i SET state = 'publishing', generation = t.generation
 FROM unnest($1::text[], $2::integer[]) AS t (token, generation) WHERE i.token = t.token AND i.state = 'staged'
@@ -181,7 +187,7 @@ async def stage(pool: Pool, plan: Plan, *, limit: int) -> Step:
             is_over = turn["state"] == "cancelled"
             dropped = await replay_control.drop(connection, plan.id) if is_over else 0
             bound = _NO_BOUND if turn["bound"] is None or is_over else turn["bound"]
-            rows = await connection.fetch(_PICK, plan.id, limit, bound, is_over)
+            rows = await connection.fetch(_PICK, plan.id, limit, bound, is_over, BATCH_BYTES)
             outgoing, failed = await _move_jobs(connection, rows)
             if outgoing:
                 await connection.execute(
@@ -196,13 +202,14 @@ async def _move_jobs(connection: AnyConnection, rows: Sequence[asyncpg.Record]) 
         for row in rows
         if row["generation"] is None and row["job_id"] is not None
     }
-    # Found before the move: a job in any other state than DEAD fails its item.
     states: dict[str, str] = {}
     moved: dict[str, int] = {}
     if fresh:
-        states = {row["id"]: row["state"] for row in await connection.fetch(_JOB_STATES, list(fresh))}
-        made = await connection.fetch(_NEW_GENERATION, list(fresh), list(fresh.values()))
-        moved = {row["id"]: row["generation"] for row in made}
+        states = {row["id"]: row["state"] for row in await connection.fetch(_LOCK_JOBS, list(fresh))}
+        dead = [job for job, state in states.items() if state == "DEAD"]
+        if dead:
+            made = await connection.fetch(_NEW_GENERATION, dead, [fresh[job] for job in dead])
+            moved = {row["id"]: row["generation"] for row in made}
     edits = await letter_edits.newest(connection, [row["letter_id"] for row in rows])
     outgoing = []
     for row in rows:
@@ -232,14 +239,16 @@ async def _move_jobs(connection: AnyConnection, rows: Sequence[asyncpg.Record]) 
 
 async def published(pool: Pool, tokens: Sequence[str]) -> None:
     """The broker has confirmed these."""
-    with translate("record published replays"):
-        await pool.execute(_PUBLISHED, tokens)
+    if tokens:
+        with translate("record published replays"):
+            await pool.execute(_PUBLISHED, tokens)
 
 
 async def unsent(pool: Pool, tokens: Sequence[str]) -> None:
     """Certainly not sent, or of a job of ours: to be tried again."""
-    with translate("record unsent replays"):
-        await pool.execute(_UNSENT, tokens)
+    if tokens:
+        with translate("record unsent replays"):
+            await pool.execute(_UNSENT, tokens)
 
 
 async def unknown(pool: Pool, tokens: Sequence[str], why: str) -> None:

@@ -25,6 +25,9 @@ CREATE TABLE redrive.replay_events (
 );
 CREATE INDEX replay_events_replay ON redrive.replay_events (replay_id, id);
 
+-- The next letters of a plan, whatever was sent before them.
+CREATE INDEX replay_items_staged ON redrive.replay_items (replay_id, position) WHERE state = 'staged';
+
 -- How often the message of an item was replayed before; only where it was.
 CREATE TABLE redrive.replay_laps (
     token text PRIMARY KEY REFERENCES redrive.replay_items (token) ON DELETE CASCADE,

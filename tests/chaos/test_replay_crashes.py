@@ -27,15 +27,15 @@ OF_REPLAYS = ("replaying.py", "replay_steps.py", "replay_control.py", "replay_ou
 
 @dataclass
 class CancelledRound(Round):
-    """An operator pauses the replay at its first letter, resumes it at once, and cancels it at its third."""
+    """At the first letters an operator pauses the replay, resumes it, and cancels it."""
 
-    asked: ClassVar[Asked] = Asked("test", rate=20.0)
-    told: int = 0
+    asked: ClassVar[Asked] = Asked("test", rate=2.0)
+    told: bool = False
     cancelled: int = 0
 
     def load(self) -> None:
         super().load()
-        self.told = 0
+        self.told = False
 
     def is_done(self) -> bool:
         if self.number > 1:
@@ -44,13 +44,10 @@ class CancelledRound(Round):
                 " and state not in ('staged', 'cancelled')",
                 self.plan,
             )
-            if sent >= 1 and self.told == 0:
-                self.told = 1
-                self._tell(replay_control.pause)
-                self._tell(replay_control.resume)
-            if sent >= 3 and self.told == 1:
-                self.told = 2
-                self._tell(replay_control.cancel)
+            if sent and not self.told:
+                self.told = True
+                for act in (replay_control.pause, replay_control.resume, replay_control.cancel):
+                    self._tell(act)
         return super().is_done()
 
     def _tell(self, act: Any) -> None:
