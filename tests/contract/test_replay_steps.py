@@ -1,0 +1,132 @@
+"""A plan as it is made and carried out, step by step, against a real database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from storage import replay_control, replay_plans, replay_selection, replay_steps, replays
+from storage.letter_filter import LetterFilter
+from storage.pool import Pool
+from storage.replay_selection import Fitness
+from storage.replay_steps import BATCH_BYTES, Plan
+from storage.replays import Asked, NothingToReplayError, ReplayRefusedError
+from tests.support import letter_rows
+from tests.support.databases import Database
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def pool(database: Database) -> AsyncIterator[Pool]:
+    letter_rows.prepare(database)
+    async with asyncpg.create_pool(database.url, min_size=1, max_size=2) as made:
+        yield made
+
+
+def letters(database: Database, count: int) -> None:
+    letter_rows.store(database, count)
+    database.execute("update redrive.dead_letters set target = 'q'")
+
+
+async def test_a_batch_is_bounded_in_bytes_and_holds_one_letter_at_least(
+    database: Database, pool: Pool
+) -> None:
+    letters(database, 5)
+    sizes = (BATCH_BYTES * 3, BATCH_BYTES // 2, BATCH_BYTES // 2, 10, 10)
+    for letter, size in enumerate(sizes, start=1):
+        database.execute("update redrive.dead_letters set body_size = $2 where id = $1", letter, size)
+    made = await replays.create(pool, [1, 2, 3, 4, 5], Asked("me"))
+    batches = []
+    while not (step := await replay_steps.stage(pool, Plan(made.id, None), limit=100)).is_empty:
+        batches.append([item.letter_id for item in step.outgoing])
+        await replay_steps.published(pool, [item.token for item in step.outgoing])
+    assert batches == [[1], [2, 3], [4, 5]]
+
+
+async def test_whoever_pauses_waits_for_the_batch_that_is_being_staged(
+    database: Database, pool: Pool
+) -> None:
+    letters(database, 4)
+    made = await replays.create(pool, [1, 2, 3, 4], Asked("me"))
+    plan = Plan(made.id, None)
+    assert len((await replay_steps.stage(pool, plan, limit=1)).outgoing) == 1
+    paused = await replay_control.pause(pool, made.id, by="ada")
+    assert dict(paused.figures.states) == {"publishing": 1, "staged": 3}
+    assert (await replay_steps.stage(pool, plan, limit=1)).is_empty
+    assert [each.id for each in await replay_steps.open_plans(pool)] == []
+    await replay_control.resume(pool, made.id, by="ada")
+    assert [each.id for each in await replay_steps.open_plans(pool)] == [made.id]
+
+
+async def test_a_cancelled_plan_is_brought_to_its_end_by_the_executor(database: Database, pool: Pool) -> None:
+    """As when whoever cancelled it was killed after its first statement."""
+    letters(database, 3)
+    made = await replays.create(pool, [1, 2, 3], Asked("me"))
+    plan = Plan(made.id, None)
+    (first,) = (await replay_steps.stage(pool, plan, limit=1)).outgoing
+    database.execute("update redrive.replays set state = 'cancelled' where id = $1::uuid", made.id)
+    # Not sent after all: nothing sends it now.
+    await replay_steps.unsent(pool, [first.token])
+    assert [each.id for each in await replay_steps.open_plans(pool)] == [made.id]
+    step = await replay_steps.stage(pool, plan, limit=10)
+    assert (step.outgoing, step.dropped) == ([], 3)
+    assert (await replay_steps.stage(pool, plan, limit=10)).is_empty
+    assert await replay_steps.open_plans(pool) == []
+    states = database.fetch("select distinct state from redrive.dead_letters")
+    assert [row["state"] for row in states] == ["open"]
+
+
+async def test_named_letters_are_sent_in_the_order_given_and_a_limit_counts_those_that_fit(
+    database: Database, pool: Pool
+) -> None:
+    letters(database, 5)
+    database.execute("update redrive.dead_letters set state = 'discarded' where id = 4")
+    asked = Asked("me", limit=2, skip_unfit=True)
+    made = await replays.create(pool, [5, 4, 5, 1, 2, 99], asked)
+    items, _ = await replay_plans.items(pool, made.id)
+    assert [(item.position, item.letter_id) for item in items] == [(1, 5), (2, 1)]
+    with pytest.raises(NothingToReplayError):
+        await replays.create(pool, LetterFilter(queue="none"), Asked("me"))
+    with pytest.raises(ValueError, match="0 letters"):
+        await replays.create(pool, [], Asked("me"))
+
+
+async def test_a_refusal_names_each_letter_with_its_reason(database: Database, pool: Pool) -> None:
+    letters(database, 6)
+    database.execute("update redrive.dead_letters set body_size = 11 where id = 1")
+    database.execute("update redrive.dead_letters set target = 'gone' where id = 2")
+    database.execute("update redrive.dead_letters set target = null where id = 3")
+    database.execute("update redrive.dead_letters set duplicate_of = 6 where id = 4")
+    fitness = Fitness(refused={"gone": "there is no queue gone"}, largest_body=10)
+    with pytest.raises(ReplayRefusedError) as refused:
+        await replays.create(pool, [6, 5, 4, 3, 2, 1], Asked("me"), fitness)
+    assert {each.letter_id: each.why for each in refused.value.refusals} == {
+        1: "it is too large to be sent: its body is over 10 bytes",
+        2: "there is no queue gone",
+        3: "its history does not tell which queue of this vhost it came from",
+        4: "it is a duplicate of letter 6: replay that one",
+    }
+    selection = await replay_selection.survey(pool, LetterFilter(), fitness)
+    assert (selection.letters, sum(selection.left_out.values())) == (2, 4)
+    elsewhere = await replay_selection.survey(pool, [2, 3], Fitness(to="q", refused=fitness.refused))
+    assert dict(elsewhere.fit) == {("q", "t", "exception"): 2}
+
+
+async def test_a_canary_and_laps_are_asked_for_in_vain_on_the_schema_before(
+    database: Database, pool: Pool
+) -> None:
+    letters(database, 2)
+    for table in ("replay_laps", "replay_terms"):
+        database.execute(f"drop table redrive.{table}")
+    with pytest.raises(Exception, match="storage migrate"):
+        await replays.create(pool, [1], Asked("me", canary=1))
+    made = await replays.create(pool, [1], Asked("me"), Fitness(most_laps=1))
+    with pytest.raises(Exception, match="storage migrate"):
+        await replay_control.pause(pool, made.id, by="ada")
+    assert await replay_control.judge(pool) == []
+    (plan,) = await replay_steps.open_plans(pool)
+    assert len((await replay_steps.stage(pool, plan, limit=10)).outgoing) == 1
+    assert (await replay_plans.get(pool, made.id)).as_json()["events"] == []
