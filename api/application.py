@@ -22,6 +22,7 @@ from api.routes import (
     jobs,
     letter_actions,
     letter_decisions,
+    letter_export,
     queues,
     replays,
     stream,
@@ -38,6 +39,7 @@ def create_app(config: Config) -> FastAPI:
         runtime = app.state.runtime = Runtime(config)
         app.state.stopping = stop_event()
         app.state.streams = set()
+        app.state.exports = set()
         watch = app.state.job_watch = JobWatch(runtime.database, app.state.stopping)
         runtime.start()
         try:
@@ -58,7 +60,7 @@ def create_app(config: Config) -> FastAPI:
     problems.install(app)
     for routes in (
         *(health, batches, job_lists, jobs, job_events, job_actions, queues),
-        *(dead_letters, letter_actions, letter_decisions, groups, alerts, replays, stream),
+        *(letter_export, dead_letters, letter_actions, letter_decisions, groups, alerts, replays, stream),
     ):
         app.include_router(routes.router)
     app.include_router(health.metrics_router(public=config.api.metrics_public))

@@ -11,16 +11,27 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from tests.support import letter_rows
 from tests.support.databases import fresh_database
 from tests.support.dlq_here import dlq_here
-from tests.support.graveyard import Graveyard, order, plain
+from tests.support.graveyard import DLQ, Graveyard, order, plain
+from tests.support.memory import peak_bytes
+from tests.support.processes import console_script
 from tests.support.raw_lists import cut
 from tests.support.shared import Places
 from tests.support.strangers import any_kind
 from tests.support.waiting import eventually
 
-COUNT, SEED = 60, 7
-HUGE = bytes(range(256)) * 24 * 1024  # 6 MiB; RabbitMQ 4 takes 16
+COUNT, SEED = 40, 7
+HUGE = bytes(range(256)) * 16 * 1024  # 4 MiB; RabbitMQ 4 takes 16
+MIB, LOCK = 1024 * 1024, 44
+HOLD_THE_THIRD_BATCH = (
+    f"""create function hold_batch() returns trigger language plpgsql as $$ begin
+    if (select count(*) from redrive.dead_letters) = 14 then
+    perform pg_advisory_xact_lock_shared({LOCK}); end if; return null; end $$""",
+    """create trigger hold_batch before insert on redrive.dead_letters
+    for each statement execute function hold_batch()""",
+)
 # Of the database that holds the letter, and not of the letter.
 OWN = {"id", "session_id", "stored_at"}
 
@@ -45,8 +56,8 @@ def kept(row: dict[str, Any]) -> dict[str, Any]:
 def replay_all(graveyard: Graveyard) -> dict[int, tuple[bytes, bytes]]:
     """What a replay of every letter sends, by the place of the letter: properties without the token, body."""
     process = graveyard.start()
-    done = graveyard.dlq("replay", "--queue", "orders", "--yes", "--no-wait")
-    assert done.returncode == 0, done.stderr
+    done = graveyard.dlq_here("replay", "--queue", "orders", "--yes", "--no-wait")
+    assert done.exit_code == 0, done.stderr
     unsent = "select count(*) from redrive.replay_items where state in ('staged', 'publishing')"
     eventually(lambda: graveyard.database.value(unsent) == 0, 60, "all have been sent")
     items = graveyard.database.fetch(
@@ -84,13 +95,13 @@ def test_letters_of_any_kind_are_replayed_from_another_database_as_from_their_ow
     )
 
     file = tmp_path / "letters.jsonl"
-    out = graveyard.dlq("export", "--out", str(file))
-    assert (out.returncode, out.stderr) == (0, f"{len(sent)} letters exported\n")
+    out = graveyard.dlq_here("export", "--out", str(file))
+    assert (out.exit_code, out.stderr) == (0, f"{len(sent)} letters exported\n")
     assert file.stat().st_mode & 0o777 == 0o600
-    assert graveyard.dlq("export", "--out", str(file)).returncode == 1, "no file is overwritten"
+    assert graveyard.dlq_here("export", "--out", str(file)).exit_code == 1, "no file is overwritten"
     through_a_pipe = graveyard.dlq("export").stdout.encode()
     assert through_a_pipe == file.read_bytes()
-    done = other.dlq("import", str(file), "--yes", "--json")
+    done = other.dlq_here("import", str(file), "--yes", "--json")
     assert json.loads(done.stdout) == {"stored": len(sent), "known": 0, "bad": 0}, done.stderr
 
     there, here = graveyard.letters(), other.letters()
@@ -104,9 +115,9 @@ def test_letters_of_any_kind_are_replayed_from_another_database_as_from_their_ow
     assert other.database.fetch(groups) == graveyard.database.fetch(groups)
     assert other.database.value("select count(*) from redrive.alerts") == 0
 
-    again = other.dlq("import", str(file), "--yes", "--json")
+    again = other.dlq_here("import", str(file), "--yes", "--json")
     assert json.loads(again.stdout) == {"stored": 0, "known": len(sent), "bad": 0}
-    back = other.dlq("export")
+    back = other.dlq_here("export")
     returned = graveyard.dlq_here("import", "-", "--yes", "--json", typed=back.stdout)
     assert json.loads(returned.stdout) == {"stored": 0, "known": len(sent), "bad": 0}, returned.stderr
 
@@ -123,6 +134,7 @@ def test_what_was_done_with_a_letter_goes_with_it(
     consumer = graveyard.start(REDRIVE_REDACT="kwargs.order")
     graveyard.failed_job("j1", "Traceback\nValueError: no")
     graveyard.bury("orders", order("j1"))
+    graveyard.until_stored(1)
     graveyard.publish("mails.dlq", *(plain(b'{"n": 1}', message_id=name, content_type="application/json")
                                      for name in ("open", "gone")))  # fmt: skip
     task, letter, gone = (row["id"] for row in graveyard.until_stored(3))
@@ -163,6 +175,28 @@ def test_what_was_done_with_a_letter_goes_with_it(
     other.publish("mails.dlq", plain(b"x", message_id="fresh"))
     alerts = "select kind from redrive.alerts"
     assert eventually(lambda: other.database.fetch(alerts), 20, "an alert") == [{"kind": "seen_again"}]
+
+
+def test_an_import_that_is_killed_is_run_again_and_holds_little(
+    graveyard: Graveyard, other: Graveyard, tmp_path: Path
+) -> None:
+    letter_rows.prepare(graveyard.database)
+    letter_rows.store_large(graveyard.database, 40)
+    file = tmp_path / "letters.jsonl"
+    assert graveyard.dlq_here("export", "--out", str(file)).exit_code == 0
+    for statement in HOLD_THE_THIRD_BATCH:
+        other.database.execute(statement)
+    with other.holding(LOCK):
+        arguments = console_script(DLQ, "import", str(file), "--yes")
+        process = other.processes.start("import", arguments, other.settings)
+        eventually(lambda: other.waits_for(LOCK), 60, "a batch waits")
+        assert peak_bytes(process.pid) < 150 * MIB, "of 40 MiB of letters and itself"
+        process.kill()
+        killed = len(other.letters())
+    assert killed == 14, "two of 8 MiB at most"
+    again = other.dlq_here("import", str(file), "--yes", "--json")
+    assert json.loads(again.stdout) == {"stored": 26, "known": 14, "bad": 0}, again.stderr
+    assert len({row["identity"] for row in other.letters()}) == 40
 
 
 def bent(line: bytes, change: str) -> bytes:
@@ -211,7 +245,7 @@ def test_bad_lines_are_named_and_keep_the_file_out(
     graveyard.start()
     graveyard.publish("mails.dlq", *(plain(b"%d" % n, message_id=str(n)) for n in range(len(BAD) + 2)))
     graveyard.until_stored(len(BAD) + 2)
-    lines = graveyard.dlq("export").stdout.encode().splitlines(keepends=True)
+    lines = graveyard.dlq_here("export").stdout_bytes.splitlines(keepends=True)
     changed = [bent(line, change) for line, change in zip(lines[1:], BAD, strict=False)]
     file = tmp_path / "letters.jsonl"
     file.write_bytes(b"".join([lines[0], *changed, b"\n", lines[-1], lines[0]]))

@@ -34,3 +34,12 @@ def store(database: Database, count: int = 1, *, task: str = "t", header: str = 
 def store_as(database: Database, raw: bytes, body: bytes) -> None:
     """One letter of these bytes."""
     database.execute(_ONE, 1, raw, "t", body)
+
+
+def store_large(database: Database, count: int) -> None:
+    """`count` letters of 1 MiB each."""
+    store(database, count)
+    database.execute(
+        "update redrive.dead_letters set body = b, body_size = 1048576, body_sha256 = sha256(b),"
+        " identity = sha256(identity) from convert_to(repeat('x', 1048576), 'UTF8') as b"
+    )

@@ -1,0 +1,103 @@
+"""Letters as a file: what `dlq export` writes, for `dlq import`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+
+from api.auth import Context, Reader
+from api.filtering import Filter
+from api.problems import Problem
+from api.runtime import Runtime
+from storage.errors import DatabaseAwayError, translate
+from storage.exports import ExportedLetter, export
+from storage.letter_filter import LetterFilter
+from storage.pool import AnyConnection, connect
+from topology.letter_view import view_properties
+
+MAX_EXPORTS = 2
+# Each holds its view of the database, and what is deleted meanwhile stays in it.
+LONGEST_S = 3_600.0
+# Above this a letter goes out in pieces, so that its base64 is never whole in memory.
+IN_PIECES = 1024 * 1024
+NAME = "redrive-api-export"
+_LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}, "description": "letters"}
+FOUND: dict[int | str, dict[str, Any]] = {200: _LINES}
+
+router = APIRouter(tags=["dead letters"], dependencies=[Reader])
+
+
+@router.get(
+    "/dead-letters/export", summary="Letters with their bytes, a line each",
+    response_class=StreamingResponse, responses=FOUND,
+)  # fmt: skip
+async def export_letters(request: Request, runtime: Context, wanted: Filter) -> StreamingResponse:
+    """What `dlq export` writes, for `dlq import`: body and properties in base64, and what is known beside.
+
+    All letters are as they were at one moment, the lowest id first. An answer that breaks off before its last
+    chunk is not whole. It takes an hour at most. 503 when two exports are under way.
+    """
+    running: set[object] = request.app.state.exports
+    if len(running) >= MAX_EXPORTS:
+        detail = f"{MAX_EXPORTS} exports are under way"
+        raise Problem(503, "too-many-exports", detail, headers={"Retry-After": "30"})
+    lines = _lines(runtime, wanted, request.app.state.stopping, running)
+    # What is wrong from the start is told by the status.
+    first = await anext(lines, b"")
+    headers = {"Content-Disposition": 'attachment; filename="dead-letters.jsonl"'}
+    return StreamingResponse(_after(first, lines), media_type="application/x-ndjson", headers=headers)
+
+
+async def _after(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    async with aclosing(rest) as lines:
+        yield first
+        async for line in lines:
+            yield line
+
+
+async def _lines(
+    runtime: Runtime, wanted: LetterFilter, stopping: asyncio.Event, running: set[object]
+) -> AsyncGenerator[bytes, None]:
+    """On a connection of its own: those of the pool are for requests that are over soon."""
+    mine = object()
+    running.add(mine)
+    try:
+        with translate("export letters"):
+            connection = await connect(runtime.config.storage, NAME)
+        async with aclosing(_read(connection, wanted, stopping)) as lines:
+            async for line in lines:
+                yield line
+    finally:
+        running.discard(mine)
+
+
+async def _read(
+    connection: AnyConnection, wanted: LetterFilter, stopping: asyncio.Event
+) -> AsyncGenerator[bytes, None]:
+    timer = asyncio.get_running_loop().call_later(LONGEST_S, connection.terminate)
+    try:
+        async with aclosing(export(connection, wanted)) as found:
+            async for letter in found:
+                if stopping.is_set():
+                    raise DatabaseAwayError("the server stops; the export is not whole")
+                if len(letter.body) <= IN_PIECES:
+                    yield await asyncio.to_thread(_whole, letter)
+                else:
+                    for piece in _line(letter):
+                        yield piece
+    finally:
+        timer.cancel()
+        connection.terminate()
+
+
+def _line(letter: ExportedLetter) -> Iterator[bytes]:
+    return letter.line(vars(view_properties(letter.letter.properties)))
+
+
+def _whole(letter: ExportedLetter) -> bytes:
+    return b"".join(_line(letter))

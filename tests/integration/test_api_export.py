@@ -1,0 +1,59 @@
+"""`GET /dead-letters/export` over real processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.dlq_here import dlq_here
+from tests.support.letter_rows import prepare, store, store_as, store_large
+from tests.support.memory import peak_bytes
+from tests.support.processes import Process
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+from topology.wire import properties
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def api(stack: Stack) -> tuple[Stack, Process]:
+    prepare(stack.database)
+    return stack, stack.start_api()
+
+
+def exporting(stack: Stack) -> Any:
+    return stack.http.stream("GET", "/dead-letters/export", timeout=60)
+
+
+def test_it_is_what_the_command_writes(api: tuple[Stack, Process]) -> None:
+    stack, _ = api
+    store(stack.database, 3, task="a")
+    store(stack.database, 2, task="b")
+    store_as(stack.database, properties(headers={"h": "a\x00b"}).encode(), bytes(range(256)) * 8192)
+    for arguments, query in (((), {}), (("--task", "b"), {"task": "b"})):
+        told = dlq_here(stack.settings, stack.processes.directory, "export", *arguments)
+        answer = stack.http.get("/dead-letters/export", params=query, timeout=60).raise_for_status()
+        assert answer.headers["content-type"] == "application/x-ndjson"
+        assert answer.content == told.stdout_bytes
+    assert stack.http.get("/dead-letters/export", params={"task": "none"}).content == b""
+
+
+def test_it_holds_little_and_what_breaks_off_can_be_told(api: tuple[Stack, Process]) -> None:
+    stack, process = api
+    store_large(stack.database, 100)
+    with exporting(stack) as first, exporting(stack) as second:
+        chunks = first.iter_raw()
+        next(chunks)
+        refused = stack.http.get("/dead-letters/export")
+        assert (refused.status_code, refused.json()["type"]) == (503, "urn:redrive:problem:too-many-exports")
+        length = sum(len(chunk) for chunk in second.iter_raw())
+        assert length > 100 * MIB
+        assert peak_bytes(process.pid) < 200 * MIB
+        stack.database.cut_connections()
+        with pytest.raises(httpx.RemoteProtocolError):
+            for _ in chunks:
+                pass
+    eventually(lambda: stack.http.get("/dead-letters/export?task=none").status_code == 200, 20, "a turn")
