@@ -16,6 +16,7 @@ from storage.errors import StorageError, translate
 from storage.group_list import CursorError
 from storage.letter_filter import Parameters
 from storage.pool import AnyConnection, Pool
+from storage.schema import needs_this_release
 from storage.times import shown_time
 
 AlertState = Literal["pending", "sending", "delivered", "no_channel", "given_up", "snoozed"]
@@ -92,6 +93,7 @@ async def newest(
 
     Raises:
         CursorError: no page gave this cursor out.
+        MigrationError: the schema is of the release before.
         DatabaseAwayError: Postgres cannot be reached.
     """
     conditions, values = ["true"], Parameters(min(limit, MAX_PAGE + 1))
@@ -108,7 +110,7 @@ async def newest(
         at, id_ = _position(cursor)
         conditions.append(f"(a.created_at, a.id) < ({values.add(at)}::timestamptz, {values.add(id_)}::uuid)")
     sql = f"{_LIST} WHERE {' AND '.join(conditions)} ORDER BY a.created_at DESC, a.id DESC LIMIT $1"
-    with translate("list alerts"):
+    with translate("list alerts"), needs_this_release("list alerts"):
         return [_row(row) for row in await db.fetch(sql, *values.values)]
 
 
@@ -117,9 +119,10 @@ async def get(db: Pool | AnyConnection, alert_id: UUID) -> AlertRow:
 
     Raises:
         UnknownAlertError: there is none.
+        MigrationError: the schema is of the release before.
         DatabaseAwayError: Postgres cannot be reached.
     """
-    with translate("read an alert"):
+    with translate("read an alert"), needs_this_release("read an alert"):
         row = await db.fetchrow(f"{_LIST} WHERE a.id = $1", alert_id)
     if row is None:
         raise UnknownAlertError(f"no alert {alert_id}. See: dlq alerts")

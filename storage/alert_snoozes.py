@@ -7,6 +7,7 @@ from datetime import datetime
 from storage.errors import StorageError, translate
 from storage.group_list import find
 from storage.pool import AnyConnection, Pool, lend
+from storage.schema import needs_this_release
 from storage.text import safe_text
 
 MAX_NAME = 200
@@ -45,9 +46,10 @@ async def snooze(
     Raises:
         UnknownGroupError, AmbiguousGroupError: as `group_list.find`.
         UnknownSubjectError: it has a colon or a dash, and has never alerted.
+        MigrationError: the schema is of the release before.
         DatabaseAwayError: Postgres cannot be reached.
     """
-    with translate("snooze alerts"):
+    with translate("snooze alerts"), needs_this_release("snooze alerts"):
         async with lend(db) as connection, connection.transaction():
             whole, fingerprint = await _find(connection, subject)
             await connection.execute(_SNOOZE, whole, fingerprint, until)

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-import asyncpg
-
 from storage.alert_rules import AlertKind, AlertPolicy
-from storage.errors import MigrationError, translate
+from storage.errors import translate
 from storage.pool import AnyConnection, Pool
-from storage.schema import has_table, off_without_table
+from storage.schema import has_table, needs_this_release, off_without_table
 from storage.text import safe_text
 
 # A channel that was taken out of the settings leaves its deliveries behind.
@@ -166,12 +164,8 @@ async def ask_for_test(db: Pool | AnyConnection, *, by: str) -> str:
         MigrationError: the schema is of the release before.
         DatabaseAwayError: Postgres cannot be reached.
     """
-    with translate("ask for a test alert"):
-        try:
-            detail = safe_text(f"asked for by {by}", MAX_DETAIL)
-            return str(await db.fetchval(_ASK, detail))
-        except (asyncpg.CheckViolationError, asyncpg.UndefinedColumnError) as error:
-            raise MigrationError("this needs the schema of this release. Run: storage migrate") from error
+    with translate("ask for a test alert"), needs_this_release("ask for a test alert"):
+        return str(await db.fetchval(_ASK, safe_text(f"asked for by {by}", MAX_DETAIL)))
 
 
 @off_without_table(otherwise=list)

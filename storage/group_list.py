@@ -12,6 +12,7 @@ import asyncpg
 
 from storage.errors import StorageError, translate
 from storage.pool import AnyConnection, Pool
+from storage.schema import needs_this_release
 from storage.times import shown_time
 
 GroupState = Literal["open", "resolved", "ignored"]
@@ -168,6 +169,7 @@ async def page(
 
     Raises:
         CursorError: see there.
+        MigrationError: the schema is of the release before.
         DatabaseAwayError: Postgres cannot be reached.
     """
     column, shown, kind = _SORTED[sort]
@@ -191,7 +193,7 @@ async def page(
         f" ORDER BY {column} DESC, g.fingerprint DESC LIMIT $2)"
         f" {_COUNTED} ORDER BY {shown} DESC, p.fingerprint DESC"
     )
-    with translate("list groups"):
+    with translate("list groups"), needs_this_release("list groups"):
         return [_row(row) for row in await db.fetch(sql, *values)]
 
 
@@ -217,7 +219,7 @@ async def find(db: Pool | AnyConnection, prefix: str) -> str:
 async def details(db: Pool | AnyConnection, prefix: str, *, hours: int = 24) -> GroupDetails:
     """One group with the counts of its last `hours` hours. Raises as `find`."""
     fingerprint = await find(db, prefix)
-    with translate(f"read group {fingerprint}"):
+    with translate(f"read group {fingerprint}"), needs_this_release("read a group"):
         row = await db.fetchrow(_ONE, list(LETTER_STATES), fingerprint)
         counts = await db.fetch(_HOURS, fingerprint, hours)
         queues = await db.fetch(_QUEUES, fingerprint)

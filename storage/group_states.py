@@ -8,6 +8,7 @@ from typing import Literal
 from storage.errors import StorageError, translate
 from storage.group_list import UnknownGroupError, find
 from storage.pool import AnyConnection, Pool, lend
+from storage.schema import needs_this_release
 from storage.text import safe_text
 
 Decision = Literal["resolve", "ignore", "reopen"]
@@ -39,9 +40,10 @@ async def note(db: Pool | AnyConnection, prefix: str, *, by: str, text: str) -> 
     Raises:
         UnknownGroupError, AmbiguousGroupError: as `group_list.find`.
         MovedGroupError: see there.
+        MigrationError: the schema is of the release before.
         DatabaseAwayError: Postgres cannot be reached.
     """
-    with translate("add a note"):
+    with translate("add a note"), needs_this_release("add a note"):
         async with lend(db) as connection, connection.transaction():
             fingerprint = await _locked(connection, prefix)
             await _write(connection, fingerprint, by, "note", text)
@@ -59,7 +61,7 @@ async def decide(
     Raises: as `note`.
     """
     assert until is None or decision == "ignore"
-    with translate(f"{decision} a group"):
+    with translate(f"{decision} a group"), needs_this_release(f"{decision} a group"):
         async with lend(db) as connection, connection.transaction():
             fingerprint = await _locked(connection, prefix)
             text = safe_text(why, MAX_NOTE)

@@ -7,8 +7,9 @@ from typing import Any
 
 import asyncpg
 
-from storage.errors import MigrationError, translate
+from storage.errors import translate
 from storage.pool import AnyConnection, Pool, lend
+from storage.schema import needs_this_release
 from storage.times import shown_time
 
 MAX_HOURS = 24 * 90
@@ -47,17 +48,16 @@ async def stats(pool: Pool | AnyConnection, *, hours: int = 24, groups: int = 10
         MigrationError: the schema is of the release before.
         DatabaseAwayError: Postgres cannot be reached.
     """
-    with translate("count letters"):
-        async with lend(pool) as connection:
-            try:
-                async with connection.transaction(isolation="repeatable_read", readonly=True):
-                    counts = await connection.fetch(_COUNTS)
-                    largest = await connection.fetch(_GROUPS, groups)
-                    by_hour = await connection.fetch(_HOURS, hours)
-                    oldest = await connection.fetchrow(_OLDEST)
-                    newest = await connection.fetchrow(_NEWEST)
-            except asyncpg.UndefinedTableError as error:
-                raise MigrationError("the schema does not count letters yet. Run: storage migrate") from error
+    with translate("count letters"), needs_this_release("count letters"):
+        async with (
+            lend(pool) as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            counts = await connection.fetch(_COUNTS)
+            largest = await connection.fetch(_GROUPS, groups)
+            by_hour = await connection.fetch(_HOURS, hours)
+            oldest = await connection.fetchrow(_OLDEST)
+            newest = await connection.fetchrow(_NEWEST)
     states: dict[str, int] = defaultdict(int)
     queues: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     reasons: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))

@@ -78,6 +78,11 @@ _DONE = """
 INSERT INTO redrive.group_states (fingerprint, rule) VALUES ($1, $2)
 ON CONFLICT (fingerprint) DO UPDATE SET rule = excluded.rule, regrouped_to = 0
 """
+# An import brings letters as another rule grouped them, also while their group is looked at.
+_LATE = """
+SELECT EXISTS (SELECT FROM redrive.imported_letters i JOIN redrive.dead_letters l ON l.id = i.letter_id
+               WHERE i.letter_id > $2 AND l.fingerprint = $1)
+"""
 # Letters that are gone stay counted, and then nobody knows which was the first or the last of the others.
 _SEEN = """
 UPDATE redrive.groups g SET first_seen = first.stored_at, last_seen = last.stored_at
@@ -161,7 +166,8 @@ async def move(
 
     Args:
         position: all letters up to this id were looked at.
-        last: and these are all; the group is one of the newer rule from now on.
+        last: and these are all; the group is one of the newer rule from now on, but for letters that were
+            imported meanwhile.
         by: who asks for it; kept in the groups' notes.
 
     Raises:
@@ -177,7 +183,7 @@ async def move(
             moved = await _move(connection, old, letters) if letters else {}
             for heir in moved:
                 await heirs.inherit(connection, old, heir, is_new=heir in new, by=by)
-            if not last:
+            if not last or await connection.fetchval(_LATE, old, position):
                 await connection.execute(_LOOKED_AT, old, position, RULE)
                 return moved
             await connection.execute(_DONE, old, RULE)

@@ -7,7 +7,8 @@ A release's level is that of its last migration. It works on a schema that is up
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -106,6 +107,19 @@ def off_without_table(
         return ask
 
     return wrap
+
+
+@contextmanager
+def needs_this_release(what: str) -> Iterator[None]:
+    """For statements about what the release before does not have.
+
+    Raises:
+        MigrationError: they met its schema.
+    """
+    try:
+        yield
+    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.CheckViolationError) as error:
+        raise MigrationError(f"{what}: the schema is of an older release. Run: storage migrate") from error
 
 
 def contraction_waits(level: int) -> bool:

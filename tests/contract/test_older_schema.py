@@ -1,0 +1,57 @@
+"""What only this release's schema has is refused on that of the release before, with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from storage import alert_list, alert_snoozes, alerts, group_list, group_states, letter_stats, regrouping
+from storage.errors import MigrationError
+from storage.pool import AnyConnection
+from storage.schema import WORKS_FROM
+from tests.support import background
+from tests.support.databases import Database, fresh_database, migrate_to
+from tests.support.servers import Servers
+
+GROUP = "a" * 32
+Ask = Callable[[AnyConnection], Awaitable[Any]]
+ASKED: dict[str, Ask] = {
+    "alerts": lambda db: alert_list.newest(db, alert_list.AlertFilter(), limit=1),
+    "alert": lambda db: alert_list.get(db, uuid4()),
+    "test": lambda db: alerts.ask_for_test(db, by="ada"),
+    "snooze": lambda db: alert_snoozes.snooze(db, GROUP, datetime.now(UTC), by="ada"),
+    "groups": lambda db: group_list.page(db, group_list.GroupFilter()),
+    "group": lambda db: group_list.details(db, GROUP),
+    "note": lambda db: group_states.note(db, GROUP, by="ada", text="x"),
+    "resolve": lambda db: group_states.decide(db, GROUP, "resolve", by="ada", why="x"),
+    "stats": letter_stats.stats,
+    "regroup": regrouping.old_groups,
+}
+
+
+@pytest.fixture(scope="module")
+def older(servers: Servers) -> Any:
+    with fresh_database(servers.urls.database) as made:
+        migrate_to(made.url, WORKS_FROM)
+        made.execute(
+            f"insert into redrive.groups (fingerprint, queue, reason) values ('{GROUP}', 'q', 'foreign')"
+        )
+        yield made
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_it_says_that_the_schema_is_to_be_migrated(older: Database, ask: Ask) -> None:
+    async def work() -> None:
+        connection = await asyncpg.connect(older.url, timeout=10)
+        try:
+            with pytest.raises(MigrationError, match="Run: storage migrate"):
+                await ask(connection)
+        finally:
+            await connection.close()
+
+    background.run(work())
