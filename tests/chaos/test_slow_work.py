@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.graveyard import Graveyard, order, plain
 from tests.support.held_batches import LOCK, hold_batches
+from tests.support.memory import peak_bytes
 from tests.support.processes import Process
 from tests.support.proxy import TcpProxy
 from tests.support.shared import Places
@@ -142,4 +143,22 @@ def test_letters_as_large_as_the_broker_takes_are_shown_and_sent_again(
     # Large ones go out each by itself, behind the others.
     got = {hashlib.sha256(slow.take("orders")[2]).digest() for _ in bodies}
     assert got == {hashlib.sha256(body).digest() for body in bodies}
+    slow.connections_live_on()
+
+
+def test_a_replay_of_many_large_letters_holds_few_at_a_time(slow: Slow) -> None:
+    slow.start()
+    count = 20
+    slow.publish("orders.dlq", *(plain(b"%d" % number, message_id=str(number)) for number in range(count)))
+    slow.until_stored(count)
+    before = peak_bytes(slow.consumer.pid)
+    # Larger than they came, so that only the replay is measured.
+    slow.database.execute(
+        "update redrive.dead_letters set body = decode(repeat('ab', $1), 'hex'), body_size = $1", 12 * MIB
+    )
+    assert slow.dlq_here("replay", "--queue", "orders", "--yes", "--no-wait").exit_code == 0
+    published = "select count(*) from redrive.replay_items where state = 'published'"
+    eventually(lambda: slow.database.value(published) == count, 90, "all are sent")
+    assert peak_bytes(slow.consumer.pid) - before < 160 * MIB, "of 240 MiB"
+    assert slow.vhost.depth("orders") == count
     slow.connections_live_on()
