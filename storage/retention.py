@@ -22,10 +22,11 @@ _LOOK = {
     "discarded": """coalesce((
         SELECT max(a.at) FROM redrive.letter_actions a
         WHERE a.letter_id = p.id AND a.action = 'discard'), p.stored_at) < now() - $1::interval""",
-    "replayed": """(
+    # An imported one was replayed elsewhere.
+    "replayed": """coalesce((
         SELECT bool_and(i.decided_at IS NOT NULL AND i.outcome IS DISTINCT FROM 'unknown'
                         AND i.decided_at < now() - $1::interval)
-        FROM redrive.replay_items i WHERE i.letter_id = p.id)""",
+        FROM redrive.replay_items i WHERE i.letter_id = p.id), true)""",
 }
 _PAGE = """
 WITH page AS MATERIALIZED (

@@ -72,7 +72,7 @@ def left(database: Database) -> list[int]:
 
 
 async def test_decided_letters_go_and_undecided_ones_stay_however_old(database: Database, pool: Pool) -> None:
-    letters(database, 14)
+    letters(database, 15)
     for letter, outcome in enumerate(("succeeded", "died_again", "cancelled", "consumed"), start=1):
         replayed(database, letter, "published", outcome)
     replayed(database, 5, "unknown", "unknown")
@@ -86,8 +86,10 @@ async def test_decided_letters_go_and_undecided_ones_stay_however_old(database: 
     replayed(database, 12, "published", "succeeded", running=True)
     replayed(database, 13, "failed", None, running=True)
     discarded(database, 13)
-    assert await sweep(pool) == 5
-    assert left(database) == [5, 6, 7, 9, 10, 11, 12, 13, 14]
+    # Replayed in the database from which it was imported.
+    database.execute("update redrive.dead_letters set state = 'replayed' where id = 14")
+    assert await sweep(pool) == 6
+    assert left(database) == [5, 6, 7, 9, 10, 11, 12, 13, 15]
     assert await sweep(pool) == 0
 
 
