@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dlq_consumer.batches import BatchLimits
 from dlq_consumer.broker_link import BrokerLink
 from dlq_consumer.held import QUEUE_SHARE, Held, Inbox, Window
-from dlq_consumer.intake import Intake, Result
+from dlq_consumer.intake import Intake, Result, Unread
 from dlq_consumer.probes import ProbeAnswers, sort_out
+from dlq_consumer.reading import Reading
 from dlq_consumer.waiting import event_or_timeout
 from storage.errors import DatabaseAwayError, StorageError
 from storage.sessions import Locks, Session, SessionLostError, Source
 from topology.backoff import Backoff
 from topology.broker_errors import BrokerError, ChannelClosed
 from topology.channel import BrokerChannel, Consumer, Delivery
+from topology.probe import Probe
 
 log = logging.getLogger(__name__)
 STANDBY_S = 1.0
@@ -30,6 +32,15 @@ class QueueGone(Exception):
 
 class NothingStorable(Exception):
     """Postgres refused every letter of a batch, also as bytes: something else than the letters is wrong."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What came together: probes, and letters that were read."""
+
+    deliveries: list[Delivery]
+    probes: list[tuple[Probe, Delivery]]
+    readings: list[Reading | Unread]
 
 
 class QueueDrain:
@@ -105,13 +116,10 @@ class QueueDrain:
         stopping, lost = _task(self._stopping.wait()), _task(self._locks.lost.wait())
         endings = [channel.closed, stopping, lost, consumer.cancelled]
         changing: asyncio.Task[Consumer] | None = None
-        batch: asyncio.Task[list[Delivery]] | None = None
+        batch: asyncio.Task[_Batch] = _task(self._next(session, inbox, window))
         some_held = False
         try:
             while True:
-                # In half windows, so that the broker fills the one while the other is stored.
-                letters = min(self._limits.letters, (window.size + 1) // 2)
-                batch = batch or _task(inbox.batch(replace(self._limits, letters=letters)))
                 waits = {batch, *endings, *([changing] if changing else ())}
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 if changing is not None and changing.done():
@@ -121,10 +129,11 @@ class QueueDrain:
                     break
                 if not batch.done():
                     continue
-                taken, batch = batch.result(), None
+                taken = batch.result()
+                batch = _task(self._next(session, inbox, window))  # beside the database's work
                 some_held |= await self._settle(channel, session, taken, one_by_one=some_held)
-                inbox.settled(taken)
-                window.seen(taken)
+                inbox.settled(taken.deliveries)
+                window.seen(taken.deliveries)
                 if window.size != prefetch and changing is None:
                     prefetch = window.size
                     # Beside the work: while too much is in hand, the broker's answers are not read either.
@@ -133,12 +142,20 @@ class QueueDrain:
             for task in (stopping, lost, changing, batch):
                 if task is not None:
                     task.cancel()
+            await asyncio.gather(batch, return_exceptions=True)
         if lost.done() and not lost.cancelled():
             raise DatabaseAwayError("the lock connection was lost")
         if channel.closed.done():
             raise channel.closed.result()
         if endings[-1].done():
             raise QueueGone(endings[-1].result())
+
+    async def _next(self, session: Session, inbox: Inbox, window: Window) -> _Batch:
+        """In thirds of the window: one is stored, one is read, and the broker fills one."""
+        letters = min(self._limits.letters, (window.size + 2) // 3)
+        deliveries = await inbox.batch(replace(self._limits, letters=letters))
+        probes, found = sort_out(deliveries)
+        return _Batch(deliveries, probes, await self._intake.read(session, found))
 
     async def _start(self, channel: BrokerChannel, inbox: Inbox) -> Consumer:
         try:
@@ -157,21 +174,21 @@ class QueueDrain:
         return await self._start(channel, inbox)
 
     async def _settle(
-        self, channel: BrokerChannel, session: Session, batch: list[Delivery], *, one_by_one: bool
+        self, channel: BrokerChannel, session: Session, batch: _Batch, *, one_by_one: bool
     ) -> bool:
         """Store the letters and answer the probes, then ack; whether some letters had to be held back."""
-        probes, letters = sort_out(batch)
+        letters = batch.readings
         result = await self._intake.store(session, letters) if letters else Result()
         if letters and len(result.held) == len(letters):
             raise NothingStorable("Postgres refuses every letter, also as bytes; see the log")
-        if probes:
-            await self._probes.answer(self._queue, probes)
+        if batch.probes:
+            await self._probes.answer(self._queue, batch.probes)
         if result.held or one_by_one:
-            for delivery in batch:
+            for delivery in batch.deliveries:
                 if delivery.tag not in result.held:
                     channel.ack(delivery.tag)
         else:
-            channel.ack(batch[-1].tag, multiple=True)
+            channel.ack(batch.deliveries[-1].tag, multiple=True)
         self._backoff.reset()
         return bool(result.held)
 

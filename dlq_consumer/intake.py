@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from dlq_consumer.classify import classify, quarantined, quarantined_bytes
+from dlq_consumer.read_in_turns import read_in_turns
 from dlq_consumer.reading import Reading, read
 from storage.alert_rules import AlertPolicy
 from storage.intake import JobFacts, RefusedError, open_batch
@@ -46,7 +46,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class _Unread:
+class Unread:
     """A delivery at which the reader itself failed."""
 
     dlq: str
@@ -76,18 +76,26 @@ class Intake:
             frozenset(job.name for job in topology.jobs) or None if topology else None
         )
 
-    async def store(self, session: Session, deliveries: Sequence[Delivery]) -> Result:
+    async def read(self, session: Session, deliveries: Sequence[Delivery]) -> list[Reading | Unread]:
+        """What they say by themselves, in their order; nothing is stored.
+
+        Raises:
+            DatabaseAwayError
+        """
+        now = datetime.now(UTC)
+        known_tasks = self._known_tasks or await self._registered(session.source.queue)
+        return await read_in_turns(
+            deliveries, lambda delivery: self._read(session, delivery, known_tasks, now)
+        )
+
+    async def store(self, session: Session, readings: Sequence[Reading | Unread]) -> Result:
         """Store and commit.
 
         Raises:
             DatabaseAwayError: nothing may be acked; some may be stored.
             SessionLostError: another consumer has the queue.
         """
-        now = datetime.now(UTC)
-        # In a thread: a body may take seconds to take apart, and heartbeats have to go on meanwhile.
-        known_tasks = self._known_tasks or await self._registered(session.source.queue)
-        readings = await asyncio.to_thread(self._read_all, session, deliveries, known_tasks, now)
-        result = await self._store(session, readings, now)
+        result = await self._store(session, readings, datetime.now(UTC))
         if result.alerts:
             self._on_alert()
         return result
@@ -96,18 +104,9 @@ class Intake:
         """Without a catalogue of jobs the workers tell which tasks there are."""
         return await known(self._pool, work_queues_of(self._topology, dlq)) if self._topology else None
 
-    def _read_all(
-        self,
-        session: Session,
-        deliveries: Sequence[Delivery],
-        known_tasks: Collection[str] | None,
-        now: datetime,
-    ) -> list[Reading | _Unread]:
-        return [self._read(session, delivery, known_tasks, now) for delivery in deliveries]
-
     def _read(
         self, session: Session, delivery: Delivery, known_tasks: Collection[str] | None, now: datetime
-    ) -> Reading | _Unread:
+    ) -> Reading | Unread:
         queue, source = session.source.queue, str(session.source)
         found: tuple[str, ...] = ()
         try:
@@ -121,9 +120,9 @@ class Intake:
             log.exception("a letter could not be read", extra={"action": "read_failed", "queue": queue})
             identity = letter_key(source, delivery.properties, delivery.body)
             why = f"reading it failed: {type(error).__name__}: {error}"
-            return _Unread(queue, delivery, identity, why, found)
+            return Unread(queue, delivery, identity, why, found)
 
-    async def _store(self, session: Session, readings: Sequence[Reading | _Unread], now: datetime) -> Result:
+    async def _store(self, session: Session, readings: Sequence[Reading | Unread], now: datetime) -> Result:
         try:
             return await self._store_together(session, readings, now)
         except RefusedError as error:
@@ -134,7 +133,7 @@ class Intake:
         return first + await self._store(session, readings[middle:], now)
 
     async def _store_together(
-        self, session: Session, readings: Sequence[Reading | _Unread], now: datetime
+        self, session: Session, readings: Sequence[Reading | Unread], now: datetime
     ) -> Result:
         ids = {reading.job_id for reading in readings if isinstance(reading, Reading) and reading.job_id}
         ids = ids if self._topology else set()
@@ -155,8 +154,8 @@ class Intake:
         )
         return Result(done.stored, done.again, done.alerts)
 
-    def _classify(self, reading: Reading | _Unread, jobs: dict[str, JobFacts], now: datetime) -> NewLetter:
-        if isinstance(reading, _Unread):
+    def _classify(self, reading: Reading | Unread, jobs: dict[str, JobFacts], now: datetime) -> NewLetter:
+        if isinstance(reading, Unread):
             bare = quarantined_bytes(reading.dlq, reading.delivery, reading.identity, reading.why, now=now)
             return replace(bare, redacted=reading.redacted)
         try:
@@ -167,7 +166,7 @@ class Intake:
             return quarantined(reading, f"explaining it failed: {type(error).__name__}: {error}", now=now)
 
     async def _quarantine(
-        self, session: Session, reading: Reading | _Unread, why: str, now: datetime
+        self, session: Session, reading: Reading | Unread, why: str, now: datetime
     ) -> Result:
         bare = quarantined_bytes(reading.dlq, reading.delivery, reading.identity, why, now=now)
         letter = replace(bare, redacted=reading.redacted)
