@@ -31,11 +31,11 @@ from tests.support import background
 from tests.support.databases import Database, fresh_database, migrated_template
 from tests.support.memory import peak_bytes
 from tests.support.processes import Process, Processes, console_script
+from tests.support.waiting import eventually_async
 
-PREFETCH = 500
+PREFETCH = 1_500  # of both
 CONSUMER = "dlq_consumer.cli:main"
 DEADLINE_S = 600.0
-POLL_S = 0.02
 _NEWEST = "SELECT coalesce(max(id), 0) FROM redrive.dead_letters"
 _STORED = "SELECT count(*) FROM redrive.dead_letters WHERE id > $1"
 
@@ -76,14 +76,23 @@ def redrive(place: Cemetery, database: Database, kind: Kind, letters: int, proce
     return Run(letters / took, used * 1e6 / letters, memory)
 
 
+def stored(database: Database, letters: int) -> None:
+    """Once there are so many in a database that was empty."""
+    background.run(_until_newest(database.url, letters), DEADLINE_S)
+    assert database.value(_STORED, 0) == letters
+
+
 async def _until_newest(url: str, letter_id: int) -> None:
     """On one connection: a new one for each look would take the server longer than storing letters does."""
     connection = await asyncpg.connect(url)
     try:
-        while await connection.fetchval(_NEWEST) < letter_id:
-            await asyncio.sleep(POLL_S)
+        await eventually_async(lambda: _reached(connection, letter_id), DEADLINE_S, "all are stored")
     finally:
         await connection.close()
+
+
+async def _reached(connection: asyncpg.Connection, letter_id: int) -> bool:
+    return int(await connection.fetchval(_NEWEST)) >= letter_id
 
 
 @contextmanager

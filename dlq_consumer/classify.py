@@ -37,7 +37,7 @@ def classify(
         topology: None for a letter of another vhost, which has no job of ours.
         now: stands for the time of death where the history does not tell it.
     """
-    if reading.properties is None:
+    if reading.fault is not None:
         return quarantined(reading, f"its properties cannot be taken apart: {reading.fault}", now=now)
     delivery = reading.delivery
     target = target_of(topology, reading.dlq, reading.history, delivery.routing_key)
@@ -64,7 +64,7 @@ def classify(
         body_sha256=reading.body_sha256,
         identity=reading.identity,
         has_identity=reading.has_identity,
-        message_id=_name(reading.properties.text("message_id")),
+        message_id=_name(reading.message_id),
         job_id=None if namesake or topology is None else reading.job_id,
         generation=reading.attempt.generation if reading.attempt else None,
         attempt=reading.attempt.attempt if reading.attempt else None,

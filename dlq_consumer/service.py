@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 NAME = "redrive-dlq"
 CLOSE_S = 5.0
 SWEEP_S = 5.0
+GC_OBJECTS = 20_000
 
 
 class Service:
@@ -58,6 +60,10 @@ class Service:
     async def run(self) -> bool:
         """Until SIGTERM (then False) or SIGINT (then True)."""
         loop = asyncio.get_running_loop()
+        # What is there now stays, and a batch of letters is no garbage either: a quarter of the time that it
+        # took to read one went into looking through both.
+        gc.freeze()
+        gc.set_threshold(GC_OBJECTS)
         loop.add_signal_handler(signal.SIGTERM, self.stop)
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         settings = self._configuration

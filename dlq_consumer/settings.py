@@ -15,11 +15,11 @@ class ConsumerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="REDRIVE_DLQ_", env_file=".env", extra="ignore", frozen=True)
 
-    prefetch: int = Field(default=500, ge=1, le=10_000, description="unsettled letters held per queue")
+    prefetch: int = Field(default=1_500, ge=1, le=10_000, description="unsettled letters held per queue")
     held_mib: int = Field(
         default=64, ge=4, le=16_384, description="unsettled letters of all queues: MiB in memory"
     )
-    batch_letters: int = Field(default=250, ge=1, le=5_000, description="letters per transaction at most")
+    batch_letters: int = Field(default=500, ge=1, le=5_000, description="letters per transaction at most")
     batch_ms: int = Field(default=50, ge=0, le=5_000, description="wait for a batch to fill")
     foreign_outcome_s: float = Field(
         default=600.0,

@@ -54,7 +54,7 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, asyncpg.InterfaceError):
         # asyncpg reports a connection that died between two statements this way.
         text = str(error)
-        return "closed" in text or "connection" in text
+        return any(word in text for word in ("closed", "closing", "connection"))
     # Its state machine is confused by a connection that was cut at a bad moment; a new one is not.
     return isinstance(error, asyncpg.InternalClientError | OSError | TimeoutError)
 

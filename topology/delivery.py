@@ -52,9 +52,10 @@ class Delivery:
     decompressed: bool = False
 
 
-def delivery_of(properties: Properties, body: bytes) -> Delivery:
-    """The same from a property list that was cut by `topology.wire.split`."""
-    headers = {name: value for name, value in properties.headers_dict().items() if isinstance(name, str)}
+def delivery_of(properties: Properties, body: bytes, without: Collection[str] = ()) -> Delivery:
+    """The same from a property list that was cut by `topology.wire.split`, `without` some of the headers."""
+    found = properties.headers_dict(without)
+    headers = {name: value for name, value in found.items() if isinstance(name, str)}
     return Delivery(properties.text("content_type"), properties.text("content_encoding"), headers, body)
 
 

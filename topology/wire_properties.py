@@ -130,12 +130,13 @@ class Properties:
         key = name.encode()
         return next((entry.decode() for entry in self.headers or () if entry.key == key), None)
 
-    def headers_dict(self) -> dict[str | bytes, object]:
-        """All headers decoded; of a repeated one the first. Keys that are not UTF-8 stay bytes."""
+    def headers_dict(self, without: Collection[str] = ()) -> dict[str | bytes, object]:
+        """All headers decoded but those `without`; of a repeated one the first. Keys that are not UTF-8 stay
+        bytes."""
         found: dict[str | bytes, object] = {}
         for key, value in self.headers or ():
             name = decode_key(key)
-            if name not in found:
+            if name not in found and name not in without:
                 found[name] = decode_value(value)
         return found
 
