@@ -40,6 +40,8 @@ from topology.headers import DEATH_HEADERS
 from topology.wire import split
 
 _LETTERS = "SELECT id, properties, body FROM redrive.dead_letters ORDER BY id"
+# The last one first: to count them all would take the server a tenth of its time.
+_LAST = "SELECT state FROM redrive.replay_items WHERE replay_id = $1::uuid ORDER BY position DESC LIMIT 1"
 _UNPUBLISHED = """
 SELECT count(*) FROM redrive.replay_items WHERE replay_id = $1::uuid AND state IN ('staged', 'publishing')
 """
@@ -64,10 +66,12 @@ async def _replay(url: str) -> float:
     connection = await asyncpg.connect(url)
     try:
         ids = [row["id"] for row in await connection.fetch(_LETTERS)]
-        plan = await replays.create(connection, ids, requested_by="bench")
+        plan = await replays.create(connection, ids, replays.Asked("bench"))
         begun = time.perf_counter()
 
         async def all_out() -> bool:
+            if await connection.fetchval(_LAST, plan.id) != "published":
+                return False
             return not await connection.fetchval(_UNPUBLISHED, plan.id)
 
         await eventually_async(all_out, DEADLINE_S, "all are published")

@@ -20,7 +20,7 @@ from topology.broker_errors import (
 from topology.headers import Attempt
 from topology.messages import Message
 from topology.publisher import Publisher
-from topology.republish import ended_by_its_body, for_replay
+from topology.republish import ended_by_its_body, replayed
 from topology.wire import MalformedProperties, NotEncodable, split
 
 # Above this a message may be over the broker's size limit, which closes the channel under its neighbours.
@@ -79,11 +79,12 @@ class Sender:
 
     async def _publish(self, item: Outgoing, *, alone: bool) -> Sent:
         try:
-            if why := ended_by_its_body(split(item.properties), item.body, datetime.now(UTC)):
+            found = split(item.properties)
+            if why := ended_by_its_body(found, item.body, datetime.now(UTC)):
                 return Sent(item.token, "failed", why)
-            properties = for_replay(item.properties, token=item.token, attempt=_attempt(item))
-            message = Message(properties, item.body)
-            await self._publisher.publish("", item.target, message, item.token)
+            made = replayed(found, token=item.token, attempt=_attempt(item))
+            message = Message(made.encode(), item.body)
+            await self._publisher.publish("", item.target, message, item.token, cut=made)
         except (MalformedProperties, NotEncodable, NotPublishable, Refused) as error:
             return Sent(item.token, "failed", str(error))
         except NotSent as error:

@@ -18,7 +18,7 @@ WITH found AS (
     SELECT n.id AS letter, CASE
         WHEN j.generation = n.generation AND j.state = 'DEAD' THEN j.letter_id
         WHEN j.generation > n.generation THEN (
-            SELECT min(o.id) FROM redrive.dead_letters o
+            SELECT min(o.id + 0) FROM redrive.dead_letters o -- by the job, not in the order of ids
             WHERE o.job_id = n.job_id AND coalesce(o.generation, 1) = n.generation AND o.duplicate_of IS NULL)
         END AS original
     FROM unnest($1::bigint[], $2::text[], $3::integer[]) AS n (id, job_id, generation)

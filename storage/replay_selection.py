@@ -232,7 +232,8 @@ async def _cases(connection: AnyConnection, choice: Choice, fitness: Fitness, va
         f"(SELECT i.replay_id::text FROM redrive.replay_items i WHERE i.letter_id = l.id AND ({OUTSTANDING}))"  # noqa: S608
     )
     same_job = (
-        "(SELECT min(n.id) FROM redrive.dead_letters n WHERE n.job_id = l.job_id AND n.id > l.id"  # noqa: S608
+        # `+ 0`: found by the job alone. By ids all letters chosen were read for each: 13 s for 10,000.
+        "(SELECT min(n.id + 0) FROM redrive.dead_letters n WHERE n.job_id = l.job_id AND n.id + 0 > l.id"  # noqa: S608
         f" AND n.duplicate_of IS NULL AND {_may_go_too(choice, target, values)})"
     )
     found: list[tuple[str, str, str]] = [
@@ -291,7 +292,7 @@ async def laps_of(connection: AnyConnection) -> str:
 def _may_go_too(choice: Choice, target: str, values: Parameters) -> str:
     if isinstance(choice, LetterFilter):
         return "n.state = 'open' AND n.target IS NOT NULL"
-    return f"n.id = ANY({values.add(list(choice))}::bigint[])"
+    return f"n.id + 0 = ANY({values.add(list(choice))}::bigint[])"
 
 
 async def _in_vain(connection: AnyConnection, choice: Choice, fitness: Fitness) -> Any:

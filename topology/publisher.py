@@ -26,7 +26,7 @@ from topology.connection import BrokerConnection, connect_persistently
 from topology.headers import PUBLISH, REPLAY
 from topology.messages import Message
 from topology.migrate.gate import is_gated
-from topology.wire import MalformedProperties, NotEncodable, split
+from topology.wire import MalformedProperties, NotEncodable, Properties, split
 from topology.wire_encode import short_string
 
 log = logging.getLogger(__name__)
@@ -71,12 +71,15 @@ class Publisher:
         """Begin to connect, and return at once: the broker may be away."""
         self._supervisor = asyncio.create_task(self._supervise(), name=f"publisher {self._name}")
 
-    async def publish(self, exchange: str, routing_key: str, message: Message, token: str) -> None:
+    async def publish(
+        self, exchange: str, routing_key: str, message: Message, token: str, *, cut: Properties | None = None
+    ) -> None:
         """Publish, and return once the broker has taken responsibility for the message.
 
         Args:
             exchange: "" is the default exchange, where the routing key is a queue's name.
             token: the value of the message's header REPLAY or PUBLISH, by which a return is matched.
+            cut: the message's properties as they were before they were encoded, where the caller has them.
 
         Raises:
             BrokerAway: no connection within the time, or the publisher is closing. Not sent.
@@ -90,7 +93,7 @@ class Publisher:
         """
         if self._closing or self._supervisor is None or self._supervisor.done():
             raise BrokerAway(f"the publisher {self._name} does not run (not started, or closed)")
-        _check(exchange, routing_key, message, token)
+        _check(exchange, routing_key, message, token, cut)
         loop = asyncio.get_running_loop()
         flight = Flight(
             exchange,
@@ -240,11 +243,11 @@ class Publisher:
         return PublishTimeout(flight.exchange, flight.routing_key, self._timeout_s, waited_for)
 
 
-def _check(exchange: str, routing_key: str, message: Message, token: str) -> None:
+def _check(exchange: str, routing_key: str, message: Message, token: str, cut: Properties | None) -> None:
     try:
         short_string(exchange.encode("utf-8", "surrogateescape"), "the exchange")
         short_string(routing_key.encode("utf-8", "surrogateescape"), "the routing key")
-        found = split(message.properties)
+        found = cut or split(message.properties)
     except (MalformedProperties, NotEncodable, UnicodeEncodeError) as error:
         raise NotPublishable(str(error)) from error
     if token not in (found.get_header(REPLAY), found.get_header(PUBLISH)):

@@ -42,12 +42,16 @@ def for_replay(properties: bytes, *, token: str, attempt: Attempt | None) -> byt
     Raises:
         MalformedProperties: the list cannot be taken apart.
     """
-    kept = carried(properties).without_headers((_EXPIRES,))
-    if _has(kept, _RETRIES):
-        kept = kept.with_header(_RETRIES, 0)
+    return replayed(split(properties), token=token, attempt=attempt).encode()
+
+
+def replayed(cut: Properties, *, token: str, attempt: Attempt | None) -> Properties:
+    """`for_replay` of a list that was cut already, and not put together yet."""
+    kept = cut.without(*_DROPPED_PROPERTIES).without_headers((*_DROPPED_HEADERS, _EXPIRES))
+    changed: dict[str, object] = {_RETRIES: 0} if _has(kept, _RETRIES) else {}
     if attempt is not None:
-        kept = kept.with_header(ATTEMPT, str(attempt))
-    return kept.with_header(REPLAY, token).encode()
+        changed[ATTEMPT] = str(attempt)
+    return kept.with_headers(changed | {REPLAY: token})
 
 
 def ended_by_its_body(properties: Properties, body: bytes, now: datetime) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +101,9 @@ class Properties:
         """The same without these properties, such as "expiration"."""
         if unknown := set(names) - _BITS.keys():
             raise KeyError(f"no such property: {', '.join(sorted(unknown))}")
-        absent: dict[str, Any] = dict.fromkeys(names)
+        absent: dict[str, Any] = {name: None for name in names if getattr(self, name) is not None}
+        if not absent:
+            return self
         return dataclasses.replace(self, **absent)
 
     def without_headers(self, names: Collection[str]) -> Properties:
@@ -114,15 +116,21 @@ class Properties:
 
     def with_header(self, name: str, value: object) -> Properties:
         """The same with this header: in the place of one of that name, or last. Raises NotEncodable."""
-        key = encode_key(name)[1:]
-        entry, kept, placed = HeaderEntry(key, encode_value(value)), [], False
+        return self.with_headers({name: value})
+
+    def with_headers(self, values: Mapping[str, object]) -> Properties:
+        """The same for several headers."""
+        wanted = {}
+        for name, value in values.items():
+            key = encode_key(name)[1:]
+            wanted[key] = HeaderEntry(key, encode_value(value))
+        kept, missing = [], dict(wanted)
         for old in self.headers or ():
-            if old.key != key:
+            if old.key not in wanted:
                 kept.append(old)
-            elif not placed:
+            elif (entry := missing.pop(old.key, None)) is not None:
                 kept.append(entry)
-                placed = True
-        return dataclasses.replace(self, headers=(*kept, *(() if placed else (entry,))))
+        return dataclasses.replace(self, headers=(*kept, *missing.values()))
 
     def get_header(self, name: str) -> object:
         """The decoded value, None when absent; of a repeated header the first, which is the one that
