@@ -1,29 +1,54 @@
-"""What the `dlq` command does with several letters, with alerts and with numbers, over HTTP."""
+"""What the `dlq` command does with letters, alerts and numbers, over HTTP, in the name of a key."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.support.counter import Counter, problem
-from tests.support.graveyard import order, plain
+from tests.support.graveyard import Graveyard, order, plain
 from tests.support.receiver import Receiver, receiver
 from tests.support.shared import Places, Shared
+from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 HUGE = 10**30
 
 
-class Desk(Counter):
+@dataclass
+class Desk(Graveyard):
+    """A graveyard with an API over it."""
+
+    stack: Stack = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.stack = Stack(self.vhost, self.database, self.processes, self.settings)
+        self.stack.start_api()
+        self.start().wait_for_log("draining mails.dlq")
+
+    @property
+    def http(self) -> httpx.Client:
+        return self.stack.http
+
+    def close(self) -> None:
+        self.stack.close()
+
     def mails(self, count: int) -> list[int]:
         self.publish("mails.dlq", *(plain(b"x", message_id=f"m{number}") for number in range(count)))
         return [row["id"] for row in self.until_stored(count)]
 
     def states(self) -> list[str]:
         return [row["state"] for row in self.letters()]
+
+
+def problem(answer: httpx.Response) -> tuple[int, str]:
+    body: dict[str, Any] = answer.json()
+    return answer.status_code, str(body["type"]).removeprefix("urn:redrive:problem:")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +71,22 @@ def shared(places: Places, channel: Receiver) -> Iterator[Shared[Desk]]:
 def desk(shared: Shared[Desk], request: pytest.FixtureRequest) -> Iterator[Desk]:
     with shared.lent(request.node) as lent:
         yield lent
+
+
+def test_a_letter_is_discarded_and_restored_in_the_name_of_the_key(desk: Desk) -> None:
+    desk.bury("mails", plain(b"x", message_id="m"))
+    (letter,) = desk.until_stored(1)
+    place = f"/dead-letters/{letter['id']}"
+    for wrong in ({}, {"note": " "}, {"note": "n", "by": "me"}):
+        assert problem(desk.http.post(f"{place}/discard", json=wrong)) == (422, "invalid")
+    answer = desk.http.post(f"{place}/discard", json={"note": "no use"})
+    assert answer.status_code == 200, answer.text
+    step = answer.json()["history"][-1]
+    assert (answer.json()["state"], step["by"][:5], step["why"]) == ("discarded", "test-", "no use")
+    assert problem(desk.http.post(f"{place}/discard", json={"note": "n"})) == (409, "not-allowed")
+    answer = desk.http.post(f"{place}/restore", json={})
+    assert (answer.json()["state"], answer.json()["history"][-1]["action"]) == ("open", "restore")
+    assert problem(desk.http.post("/dead-letters/999/restore", json={})) == (404, "unknown-letter")
 
 
 def test_letters_of_a_filter_are_discarded_as_often_as_was_seen_and_restored(desk: Desk) -> None:
@@ -114,10 +155,10 @@ BAD: list[tuple[str, Any, str]] = [
 
 def test_a_bad_request_names_its_field_and_changes_nothing(desk: Desk) -> None:
     desk.mails(1)
-    for path, body, field in BAD:
+    for path, body, name in BAD:
         answer = desk.http.post(path, json=body)
         assert (path, body, answer.status_code) == (path, body, 422)
-        assert (path, body, answer.json()["errors"][0]["field"]) == (path, body, field)
+        assert (path, body, answer.json()["errors"][0]["field"]) == (path, body, name)
     for path in (
         "/alerts?cursor=x",
         "/alerts?cursor=2020-01-01~a",
@@ -220,9 +261,26 @@ def test_who_may_only_look_changes_nothing(desk: Desk) -> None:
             assert desk.http.get(path).status_code == 200
         for path in (
             "/dead-letters/discard", "/dead-letters/restore", f"/dead-letters/{letter}/withdraw",
+            f"/dead-letters/{letter}/discard", f"/dead-letters/{letter}/restore",
             "/alerts/snooze", "/alerts/unsnooze", "/alerts/test",
         ):  # fmt: skip
             assert (path, problem(desk.http.post(path, json={}))) == (path, (403, "scope"))
     finally:
         desk.database.execute("update redrive.api_keys set scopes = '{submit,read,operate}'")
     assert desk.states() == ["open"]
+
+
+def test_every_command_works_while_the_api_is_down(desk: Desk) -> None:
+    desk.bury("mails", plain(b"x", message_id="m"))
+    (letter,) = desk.until_stored(1)
+    next(process for process in desk.processes.started if process.name == "api").kill()
+    with pytest.raises(httpx.HTTPError):
+        desk.http.get("/healthz")
+    one = str(letter["id"])
+    for command in (
+        ("list",), ("show", one), ("stats",), ("groups",), ("group", letter["fingerprint"]), ("alerts",),
+        ("discard", one, "--note", "n"), ("restore", one), ("replay", one, "--no-wait"), ("replays",),
+        ("check",), ("groups", "regroup"),
+    ):  # fmt: skip
+        done = desk.dlq_here(*command)
+        assert (command, done.exit_code) == (command, 0), done.stderr

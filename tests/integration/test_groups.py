@@ -23,12 +23,6 @@ class Yard(Graveyard):
         assert done.exit_code == 0, done.output
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def group(self, *arguments: str) -> dict[str, Any]:
-        done = self.dlq_here("group", *arguments, "--json")
-        assert done.exit_code == 0, done.output
-        shown: dict[str, Any] = json.loads(done.stdout)
-        return shown
-
     def alerts(self) -> list[str]:
         rows = self.database.fetch("select kind from redrive.alerts order by created_at")
         return [row["kind"] for row in rows]

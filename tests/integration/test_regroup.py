@@ -72,12 +72,6 @@ class Yard(Graveyard):
         told = [json.loads(line) for line in done.stdout.splitlines()]
         return {each["group"]: each["moved"] for each in told}
 
-    def shown_group(self, print_: str) -> dict[str, Any]:
-        done = self.dlq_here("group", print_, "--json")
-        assert done.exit_code == 0, done.output
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-
     def told(self) -> list[str]:
         """Kinds of alerts, but for what is well again."""
         rows = self.database.fetch("select kind from redrive.alerts where kind <> 'resolved'")
@@ -141,7 +135,7 @@ def test_one_group_becomes_two_and_two_become_one_with_all_that_was_decided(yard
     now = {row["id"]: row["fingerprint"] for row in yard.letters()}
     assert now == {first: place, second: place, third: ship, copy: place}
     yard.check_sums()
-    both, one = yard.shown_group(place), yard.shown_group(ship)
+    both, one = yard.group(place), yard.group(ship)
     rows = {row["id"]: row["stored_at"].isoformat() for row in yard.letters()}
     assert (both["first_seen"], both["last_seen"]) == (rows[first], rows[second])
     assert (both["top_frame"], both["exception_type"], both["rule"]) == (
@@ -156,7 +150,7 @@ def test_one_group_becomes_two_and_two_become_one_with_all_that_was_decided(yard
     assert [(note["action"], note["by"]) for note in both["notes"]] == [
         ("ignore", "ada"), ("resolve", "bob"), ("note", "cleo"), ("note", "cleo"),
     ]  # fmt: skip
-    old = yard.shown_group(OLD[0])
+    old = yard.group(OLD[0])
     assert (old["letters"], set(old["successors"]), old["example"]) == (0, {place, ship}, None)
     assert old["notes"][-1]["text"] == f"regrouped by rule 2: letters went to {', '.join(old['successors'])}"
     listed = yard.dlq_here("groups", "--json").stdout.splitlines()
@@ -234,7 +228,7 @@ def test_an_operator_who_decides_meanwhile_has_the_last_word(yard: Yard) -> None
         assert yard.dlq_here("group", heir, "resolve", "--note", "mended").exit_code == 0
     assert process.wait() == 0, process.log
     yard.processes.started.remove(process)
-    shown = yard.shown_group(heir)
+    shown = yard.group(heir)
     assert (shown["state"], shown["letters"]) == ("resolved", 900)
     # Nobody hears that the old group is well: its letters are elsewhere.
     quiet = "select resolved_at is not null from redrive.alert_subjects where subject = $1"

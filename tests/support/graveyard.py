@@ -97,6 +97,13 @@ class Graveyard:
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
+    def group(self, *arguments: str) -> dict[str, Any]:
+        """`dlq group FINGERPRINT --json`, with whatever else."""
+        done = self.dlq_here("group", *arguments, "--json")
+        assert done.exit_code == 0, done.output
+        shown: dict[str, Any] = json.loads(done.stdout)
+        return shown
+
     def publish(self, queue: str, *messages: Message, exchange: str = "") -> None:
         """Confirmed, straight to a queue."""
         with self.vhost.channel() as channel:
