@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import asyncpg
@@ -15,6 +16,7 @@ from storage.replay_steps import BATCH_BYTES, Plan
 from storage.replays import Asked, NothingToReplayError, ReplayRefusedError
 from tests.support import letter_rows
 from tests.support.databases import Database
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -49,6 +51,31 @@ async def test_a_batch_is_bounded_in_bytes_and_holds_one_letter_at_least(
 async def test_whoever_pauses_waits_for_the_batch_that_is_being_staged(
     database: Database, pool: Pool
 ) -> None:
+    letters(database, 1)
+    database.execute("insert into redrive.jobs (id, type, queue, state) values ('j', 't', 'q', 'DEAD')")
+    database.execute("update redrive.dead_letters set job_id = 'j'")
+    made = await replays.create(pool, [1], Asked("me"))
+    waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = $1"
+
+    async def until_waiting(count: int) -> None:
+        await asyncio.to_thread(
+            eventually, lambda: database.value(waiting, database.name) >= count, 20, f"{count} wait"
+        )
+
+    blocker = await asyncpg.connect(database.url)
+    try:
+        await blocker.execute("begin; select from redrive.jobs for update")
+        staging = asyncio.create_task(replay_steps.stage(pool, Plan(made.id, None), limit=1))
+        await until_waiting(1)
+        pausing = asyncio.create_task(replay_control.pause(pool, made.id, by="ada"))
+        await until_waiting(2)
+    finally:
+        await blocker.close()
+    assert len((await staging).outgoing) == 1
+    assert dict((await pausing).figures.states) == {"publishing": 1}
+
+
+async def test_paused_nothing_is_staged_and_nothing_is_open(database: Database, pool: Pool) -> None:
     letters(database, 4)
     made = await replays.create(pool, [1, 2, 3, 4], Asked("me"))
     plan = Plan(made.id, None)
@@ -130,3 +157,57 @@ async def test_a_canary_and_laps_are_asked_for_in_vain_on_the_schema_before(
     (plan,) = await replay_steps.open_plans(pool)
     assert len((await replay_steps.stage(pool, plan, limit=10)).outgoing) == 1
     assert (await replay_plans.get(pool, made.id)).as_json()["events"] == []
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "failed"])
+async def test_a_letter_that_may_have_arrived_before_stays_in_doubt_when_it_is_not_sent_by_force(
+    database: Database, pool: Pool, ending: str
+) -> None:
+    letters(database, 1)
+    first = await replays.create(pool, [1], Asked("me"))
+    (sent,) = (await replay_steps.stage(pool, Plan(first.id, None), limit=1)).outgoing
+    await replay_steps.unknown(pool, [sent.token], "the confirm was lost")
+    with pytest.raises(ReplayRefusedError, match=f"replay {first.id} of it may have arrived"):
+        await replays.create(pool, [1], Asked("me"))
+    again = await replays.create(pool, [1], Asked("me"), Fitness(force=True))
+    if ending == "cancelled":
+        await replay_control.cancel(pool, again.id, by="ada")
+    else:
+        (sent,) = (await replay_steps.stage(pool, Plan(again.id, None), limit=1)).outgoing
+        await replay_steps.failed(pool, sent.token, "there is no queue q")
+    assert database.value("select state from redrive.dead_letters") == "replayed"
+
+
+async def test_only_what_is_decided_since_it_was_resumed_trips_a_breaker(
+    database: Database, pool: Pool
+) -> None:
+    letters(database, 12)
+    made = await replays.create(pool, list(range(1, 9)), Asked("me", breaker=2))
+    database.execute("update redrive.dead_letters set fingerprint = 'g' where id > 8")
+    plan = Plan(made.id, None)
+
+    async def die(count: int, outcome: str = "died_again") -> None:
+        step = await replay_steps.stage(pool, plan, limit=count)
+        tokens = [item.token for item in step.outgoing]
+        await replay_steps.published(pool, tokens)
+        database.execute(
+            "update redrive.replay_items set outcome = $2, decided_at = clock_timestamp(),"
+            " next_letter_id = case when $2 = 'died_again' then 9 end where token = any($1::text[])",
+            tokens, outcome,
+        )  # fmt: skip
+
+    await die(2, "succeeded")
+    await die(2)
+    assert await replay_control.judge(pool) == []  # two of four: not more than half
+    await die(1)
+    (verdict,) = await replay_control.judge(pool)
+    assert (verdict.paused, verdict.why) == (True, "breaker: 3 of 5 letters of group g died again as before")
+    await replay_control.resume(pool, made.id, by="ada")
+    assert await replay_control.judge(pool) == []
+    await die(1)
+    assert await replay_control.judge(pool) == []
+    await die(1)
+    assert [verdict.paused for verdict in await replay_control.judge(pool)] == [True]
+    await replay_control.resume(pool, made.id, by="ada")
+    await die(1)
+    assert await replay_control.judge(pool) == []  # nothing is left that could be spared

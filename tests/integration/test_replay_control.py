@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +16,8 @@ from typing import Any
 import pika
 import pytest
 
-from tests.support.graveyard import Graveyard, order, plain, shared_graveyard
+from tests.support.graveyard import DLQ, Graveyard, order, plain, shared_graveyard
+from tests.support.processes import clean_environment, console_script
 from tests.support.shared import Places, Shared
 from tests.support.waiting import eventually
 from topology.names import step
@@ -352,3 +357,27 @@ def test_outcomes_of_what_is_no_job(graveyard: Graveyard) -> None:
     graveyard.publish("mails.dlq", plain(b"x", message_id="again", headers={"redrive-replay": token}))
     graveyard.until_stored(4)
     assert shown(graveyard, replay)["outcomes"] == {"succeeded": 1, "consumed": 1, "died_again": 1}
+
+
+def test_on_a_terminal_a_bar_tells_how_far_it_is(graveyard: Graveyard) -> None:
+    letters = dead(graveyard, 3)
+    here, there = pty.openpty()
+    with subprocess.Popen(
+        console_script(DLQ, "replay", *letters, "--yes", "--rate", "4"),
+        env=clean_environment(graveyard.settings | {"TERM": "xterm", "COLUMNS": "100"}),
+        cwd=graveyard.processes.directory,
+        stdout=subprocess.PIPE,
+        stderr=there,
+        text=True,
+    ) as process:
+        out, _ = process.communicate(timeout=60)
+    os.close(there)
+    shown = ""
+    with contextlib.suppress(OSError):  # what a terminal says when nobody writes to it any more
+        while piece := os.read(here, 65_536):
+            shown += piece.decode()
+    os.close(here)
+    assert (process.returncode, "3 published" in out) == (0, True)
+    assert "3/3" in shown
+    assert "━" in shown
+    assert "/s" in shown
