@@ -13,6 +13,7 @@ _NAMES = (
     "message_id", "group", "dead_at", "stored_at", "body_size", "body_sha256",
     "possible_duplicate", "duplicate_of", "replay_of", "imported_from",
 )  # fmt: skip
+_TOLD_ELSEWHERE = ("action", "by", "at", "attempts")
 # Of bytes that are no text; `--json` has more.
 MAX_HEX_BYTES = 1_024
 
@@ -45,7 +46,7 @@ def print_dossier(shown: Mapping[str, Any]) -> None:
             f"{item['state']} {item['outcome'] or ''} to {item['target']} {item['detail'] or ''}",
         )
     for step in shown["history"]:
-        told = {name: value for name, value in step.items() if name not in ("action", "by", "at")}
+        told = {name: value for name, value in step.items() if name not in _TOLD_ELSEWHERE}
         printing.block(f"{step['action']} by {step['by']}, {step['at']}", json.dumps(told))
 
 

@@ -62,6 +62,12 @@ class Marks:
     redacted: tuple[str, ...] = ()
     imported_from: int | None = None
 
+    @property
+    def attempts(self) -> list[dict[str, Any]]:
+        """Of its job, in the database that it was imported from."""
+        found: Any = [step["attempts"] for step in self.history if step.get("attempts")]
+        return found[-1] if found else []
+
 
 def is_copy(of: int) -> str:
     """Why nothing is done with a copy of letter `of` alone."""

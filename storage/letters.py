@@ -129,6 +129,7 @@ class Dossier:
         shown = self.letter.as_json(headers=view["headers"], deaths=view["deaths"])
         bytes_of_edit = {name: edited[name] for name in ("headers", "properties", "body")} if edited else {}
         return shown | {
+            "attempts": shown["attempts"] or self.marks.attempts,
             "replays": [each | {"edit": self.sent_edits.get(each["token"])} for each in self.letter.replays],
             "edit": None if self.edit is None else self.edit.as_json() | bytes_of_edit,
             "target": self.letter.target,
