@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from api import problems
+from api import openapi, problems
 from api.job_watch import JobWatch
 from api.routes import (
     alerts,
@@ -64,4 +64,5 @@ def create_app(config: Config) -> FastAPI:
     ):
         app.include_router(routes.router)
     app.include_router(health.metrics_router(public=config.api.metrics_public))
+    openapi.describe(app, config.topology)
     return app

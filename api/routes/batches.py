@@ -48,7 +48,16 @@ BATCH_SCHEMA: dict[str, Any] = {
 }
 
 
-@router.post("/jobs/batch", status_code=202, summary="Submit up to 1,000 jobs", openapi_extra=BATCH_SCHEMA)
+SOME_REFUSED: dict[int | str, dict[str, Any]] = {207: {"description": "Some jobs were refused: see results."}}
+
+
+@router.post(
+    "/jobs/batch",
+    status_code=202,
+    summary="Submit up to 1,000 jobs",
+    openapi_extra=BATCH_SCHEMA,
+    responses=SOME_REFUSED,
+)
 async def submit(request: Request, runtime: Context, principal: Submitter) -> Response:
     """Each job has its own `idempotency_key`, valid for this route, so the same batch may be sent again.
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
 
 from api.auth import Context, Reader
 from api.broker_view import BrokerViewError
@@ -66,7 +67,7 @@ def metrics_router(*, public: bool) -> APIRouter:
     """`/metrics`, with or without a key."""
     made = APIRouter(tags=["health"], dependencies=[] if public else [Reader])
 
-    @made.get("/metrics", summary="Counters for Prometheus")
+    @made.get("/metrics", summary="Counters for Prometheus", response_class=PlainTextResponse)
     async def metrics(runtime: Context) -> Response:
         async with runtime.database() as db:
             counts = await overview.overview(db)

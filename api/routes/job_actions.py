@@ -28,14 +28,19 @@ class Note(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    note: Annotated[str, Field(max_length=MAX_NOTE)] = ""
+    note: Annotated[str, Field(max_length=MAX_NOTE, pattern=r"^[^\x00]*$")] = ""
 
 
 CANCEL = body_schema(Note, {"note": "the customer withdrew the order"})
 RETRY = body_schema(Note, {"note": "the provider is back"})
 
 
-@router.post("/jobs/{job_id}/cancel", summary="It is not to run, or to stop", openapi_extra=CANCEL)
+ASKED: dict[int | str, dict[str, Any]] = {202: {"description": "It runs, and was asked to stop."}}
+
+
+@router.post(
+    "/jobs/{job_id}/cancel", summary="It is not to run, or to stop", openapi_extra=CANCEL, responses=ASKED
+)
 async def cancel(job_id: str, request: Request, runtime: Context, principal: Canceller) -> Response:
     """A job that waits is CANCELLED at once: 200 with the job. One that runs is asked to stop: 202.
 

@@ -34,7 +34,12 @@ RETRY_MS = 2_000
 router = APIRouter(tags=["dead letters"], dependencies=[Reader])
 
 
-@router.get("/stream", summary="New letters and replays, live", response_class=StreamingResponse)
+@router.get(
+    "/stream",
+    summary="New letters and replays, live",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}}},
+)
 async def stream(
     request: Request, runtime: Context, wanted: Filter, last_event_id: Annotated[str | None, Header()] = None
 ) -> StreamingResponse:
