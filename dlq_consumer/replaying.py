@@ -9,8 +9,9 @@ from collections import Counter
 from dlq_consumer.sending import Sender, Sent
 from dlq_consumer.waiting import event_or_timeout
 from storage import replay_control, replay_outcomes, replay_steps
-from storage.errors import DatabaseAwayError
+from storage.errors import DatabaseAwayError, StorageError
 from storage.pool import Pool
+from storage.replay_control import OURSELVES
 from storage.replay_steps import Plan
 from storage.replays import CHANNEL
 from storage.sessions import Locks
@@ -62,6 +63,7 @@ class ReplayExecutor:
         self._stopping = stopping
         self._woken = asyncio.Event()
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._given_up: set[str] = set()
 
     async def run(self) -> None:
         """Until it is stopping; letters in hand are then sent and recorded. Raises DatabaseAwayError."""
@@ -70,7 +72,9 @@ class ReplayExecutor:
             while not self._stopping.is_set():
                 self._woken.clear()
                 for plan in await replay_steps.open_plans(self._pool):
-                    if plan.id not in self._running and await self._locks.take_replay(plan.id):
+                    if plan.id in self._given_up or plan.id in self._running:
+                        continue
+                    if await self._locks.take_replay(plan.id):
                         self._running[plan.id] = asyncio.ensure_future(self._carry_out(plan))
                 await replay_outcomes.decide(self._pool, foreign_after_s=self._foreign_after_s)
                 await self._judge()
@@ -101,14 +105,23 @@ class ReplayExecutor:
             await self._send_all(plan)
         except DatabaseAwayError as error:
             log.warning("replay interrupted: %s", error, extra=extra | {"action": "replay_interrupted"})
-        except Exception:
-            # Left alone until the next start: the drain beside it must not suffer.
+        except Exception as error:
+            # The drain beside it must not suffer, and an operator has to see it.
             log.exception("replay stopped by an error of ours", extra=extra)
-            return
+            await self._give_up(plan, f"{type(error).__name__}: {error}")
         finally:
             await self._locks.release_replay(plan.id)
         self._running.pop(plan.id, None)
         self._woken.set()
+
+    async def _give_up(self, plan: Plan, why: str) -> None:
+        try:
+            await replay_control.pause(self._pool, plan.id, by=OURSELVES, why=f"an error of ours: {why}")
+        except (
+            StorageError
+        ) as error:  # cancelled, or the schema of the release before: left until the next start
+            log.warning("replay not paused: %s", error, extra={"action": "replay_failed", "replay": plan.id})
+            self._given_up.add(plan.id)
 
     async def _send_all(self, plan: Plan) -> None:
         extra = {"action": "replay_started", "replay": plan.id}

@@ -381,3 +381,26 @@ def test_on_a_terminal_a_bar_tells_how_far_it_is(graveyard: Graveyard) -> None:
     assert "3/3" in shown
     assert "━" in shown
     assert "/s" in shown
+
+
+def test_an_error_of_ours_pauses_the_replay_where_an_operator_sees_it(graveyard: Graveyard) -> None:
+    """The database refuses one statement, and will again: no outage."""
+    letters = dead(graveyard, 2)
+    execute = graveyard.database.execute
+    execute(
+        "create function redrive.refuse() returns trigger language plpgsql as"
+        " $$ begin raise exception 'refused on purpose'; end $$"
+    )
+    execute(
+        "create trigger refuse before update on redrive.replay_items for each row"
+        " when (new.state = 'publishing') execute function redrive.refuse()"
+    )
+    try:
+        replay = made(graveyard, *letters)
+        found = until(graveyard, replay, state="paused")
+    finally:
+        execute("drop function redrive.refuse() cascade")
+    (event,) = found["events"]
+    assert (event["by"], "refused on purpose" in event["why"]) == ("redrive", True)
+    assert graveyard.dlq_here("resume", replay, "--yes").exit_code == 0
+    until(graveyard, replay, states={"published": 2})
