@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,6 +18,7 @@ from dlq_consumer.commands.running import Load, fail, with_database
 from storage.exports import export
 from storage.letter_filter import LetterFilter
 from storage.pool import Pool
+from topology import exits
 from topology.letter_view import view_properties
 
 
@@ -39,39 +42,58 @@ def export_letters(load: Load, wanted: LetterFilter, out: Path | None) -> None:
 
     async def run(pool: Pool) -> int:
         count = 0
-        with _file(out) as file:
+        with _file(out) as write:
             async with pool.acquire() as connection, aclosing(export(connection, wanted)) as found:
                 async for letter in found:
                     view = view_properties(letter.letter.properties)
-                    file.writelines(letter.line(vars(view)))
+                    write(letter.line(vars(view)))
                     count += 1
         return count
 
-    try:
-        count = with_database(load, run)
-    except FileExistsError as error:
-        fail(f"{error.filename} is there already")
-    except OSError as error:
-        fail(f"{out or 'standard output'}: {error.strerror}")
+    count = with_database(load, run)
     click.echo(f"{count} letter{'' if count == 1 else 's'} exported", err=True)
 
 
 @contextmanager
-def _file(path: Path | None) -> Iterator[BinaryIO]:
-    """Where to write. A named file appears at the end."""
+def _file(path: Path | None) -> Iterator[Callable[[Iterable[bytes]], None]]:
+    """What writes. A named file appears at the end; any trouble with it ends the command."""
     if path is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        yield partial(_write, sys.stdout.buffer, "standard output")
+        _write(sys.stdout.buffer, "standard output", (), last=True)
         return
-    if path.exists():
-        raise FileExistsError(0, "", str(path))
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(part, path)  # unlike a rename it takes nobody's place
+        with _told(path):
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, "is there already")
+            file = os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        with file:
+            yield partial(_write, file, str(path))
+            _write(file, str(path), (), last=True)
+        with _told(path):
+            os.link(part, path)  # unlike a rename it takes nobody's place
     finally:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             part.unlink()
+
+
+def _write(file: BinaryIO, name: str, pieces: Iterable[bytes], *, last: bool = False) -> None:
+    with _told(name):
+        file.writelines(pieces)
+        if last:
+            file.flush()
+            with suppress(OSError):  # a pipe
+                os.fsync(file.fileno())
+
+
+@contextmanager
+def _told(name: object) -> Iterator[None]:
+    """So that nobody takes it for an error of the database's connection."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Who reads has enough; what is left must not be written at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(exits.FAILED)
+    except OSError as error:
+        fail(f"{name}: {error.strerror}")

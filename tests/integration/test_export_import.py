@@ -98,7 +98,10 @@ def test_letters_of_any_kind_are_replayed_from_another_database_as_from_their_ow
     out = graveyard.dlq_here("export", "--out", str(file))
     assert (out.exit_code, out.stderr) == (0, f"{len(sent)} letters exported\n")
     assert file.stat().st_mode & 0o777 == 0o600
-    assert graveyard.dlq_here("export", "--out", str(file)).exit_code == 1, "no file is overwritten"
+    for place, why in ((file, "is there already"), (file / "none", "Not a directory")):
+        refused = graveyard.dlq_here("export", "--out", str(place))
+        assert (refused.exit_code, refused.stderr) == (1, f"dlq: {place}: {why}\n")
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["letters.jsonl"]
     through_a_pipe = graveyard.dlq("export").stdout.encode()
     assert through_a_pipe == file.read_bytes()
     done = other.dlq_here("import", str(file), "--yes", "--json")
