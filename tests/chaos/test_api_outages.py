@@ -131,10 +131,15 @@ def test_a_process_without_the_broker_hands_over_at_once_to_one_that_has_it(
 
 def test_unroutable_jobs_stay_with_their_reason_and_go_out_once_the_queue_is_there(stack: Stack) -> None:
     stack.start_api()
-    assert submit(stack, "a").status_code == 202
+    accepted = submit(stack, "a")
+    assert accepted.status_code == 202
     eventually(
         lambda: stack.database.value("select last_error from redrive.outbox"), 10, "the refusal is recorded"
     )
+    shown = stack.job(accepted.json()["id"])
+    assert shown["state"] == "PENDING"
+    assert shown["outbox"]["tries"] >= 1
+    assert "payments" in shown["outbox"]["last_error"]
     (payments,) = [
         queue for queue in stack.http.get("/queues").json()["queues"] if queue["name"] == "payments"
     ]
@@ -143,6 +148,8 @@ def test_unroutable_jobs_stay_with_their_reason_and_go_out_once_the_queue_is_the
     assert payments["jobs"] == {"PENDING": 1}
     stack.apply_topology()
     assert orders(stack) == ["a"]
+    sent = stack.until(shown["id"], "QUEUED")
+    assert sent["outbox"] is None
 
 
 def test_jobs_that_the_broker_refuses_us_to_publish_stay_with_its_words(stack: Stack) -> None:
