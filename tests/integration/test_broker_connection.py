@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually_async
 from topology.address import AmqpAddress
 from topology.broker_errors import BrokerAway, ChannelClosed
-from topology.connection import Delivery, connect, open_connection
+from topology.connection import BrokerConnection, Delivery, connect, open_connection
 from topology.headers import PUBLISH
 from topology.messages import Message
 from topology.wire import HeaderEntry, OddTimestamp, Properties, encode_value, split
@@ -200,3 +201,30 @@ async def test_a_missing_vhost_tells_the_reason(vhost: Vhost) -> None:
     missing = AmqpAddress.parse(vhost.amqp_url + "-missing")
     with pytest.raises(BrokerAway, match="not found"):
         await connect(missing, "test")
+
+
+async def test_what_one_turn_of_the_loop_sends_is_written_at_once_and_in_its_order(vhost: Vhost) -> None:
+    declare(vhost, "q")
+    async with open_connection(AmqpAddress.parse(vhost.amqp_url), "test") as connection:
+        channel = await connection.channel()
+        transport = connection._connection._transport
+        writes, write = 0, transport.write
+
+        def counted(data: bytes) -> None:
+            nonlocal writes
+            writes += 1
+            write(data)
+
+        transport.write = counted
+        for number in range(50):
+            channel.publish(b"", b"q", Properties(delivery_mode=2).encode(), b"%d" % number)
+        channel.publish(b"", b"q", Properties(delivery_mode=2).encode(), b"x" * 300_000)
+        await eventually_async(lambda: _has(connection, "q", 51), 30, "all have arrived")
+
+        assert writes < 20, "and not three for each"
+    bodies = [base64.b64decode(message["payload"]) for message in vhost.get("q", 51)]
+    assert bodies == [*(b"%d" % number for number in range(50)), b"x" * 300_000]
+
+
+async def _has(connection: BrokerConnection, queue: str, messages: int) -> bool:
+    return (await connection.inspect(queue)).messages == messages

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +13,7 @@ from tests.support.small_topology import TOPOLOGY
 from topology.deaths import Death, deaths, target_of
 from topology.identity import has_identity, letter_key
 from topology.spec import Ladder, Topology, WorkQueue
-from topology.wire import properties
+from topology.wire import properties, split
 
 WHEN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -105,6 +107,22 @@ def test_a_redelivery_has_the_same_key_whatever_the_counters_say() -> None:
 )
 def test_another_queue_property_or_body_is_another_letter(source: str, raw: bytes, body: bytes) -> None:
     assert letter_key(source, raw, body) != letter_key("s", properties(message_id="m").encode(), b"b")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [None, {}, {"a": 1}, {"x-delivery-count": 1}, {"a": 1, "x-acquired-count": 2}, {"x-death": [death()]}],
+)
+def test_a_key_is_the_digest_of_what_is_left_without_the_counters(headers: dict[str, object] | None) -> None:
+    made = properties(message_id="m")
+    if headers is not None:
+        made = replace(made, headers=properties(headers=headers).headers or ())
+    left = made.without_headers(("x-delivery-count", "x-acquired-count"))
+    kept = (left if left.headers else left.without("headers")).encode()
+    parts = b"".join(len(part).to_bytes(8, "big") + part for part in (b"s", kept, b"b"))
+
+    assert letter_key("s", made.encode(), b"b") == hashlib.sha256(parts).digest()
+    assert letter_key("s", made.encode(), b"b", split(made.encode())) == hashlib.sha256(parts).digest()
 
 
 @pytest.mark.parametrize(
