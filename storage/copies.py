@@ -6,7 +6,7 @@ They are stored like any letter, with `duplicate_of`; their state follows that o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from storage.pool import AnyConnection
@@ -40,17 +40,20 @@ class Original:
 
 
 async def originals(
-    connection: AnyConnection, letters: Sequence[tuple[int, str, int]]
+    connection: AnyConnection, letters: Sequence[tuple[int, str, int]], batch: Iterable[int]
 ) -> dict[int, Original]:
     """Which letters (id, job id, generation) are copies, inside the transaction that stores them.
 
     The jobs must be locked and settled before: of a batch's letters the job's own is no copy.
+
+    Args:
+        batch: ids of all letters that are stored together: each may be the original.
     """
     if not letters:
         return {}
     rows = await connection.fetch(_ORIGINALS, *zip(*letters, strict=True))
     wanted = sorted({row["original"] for row in rows})
     stored = {row["id"]: Original(**dict(row)) for row in await connection.fetch(_STATES, wanted)}
-    here = {id_: Original(id_) for id_, _, _ in letters}
+    here = {id_: Original(id_) for id_ in batch}
     known = here | stored  # an original that was deleted since is none
     return {row["letter"]: known[row["original"]] for row in rows if row["original"] in known}

@@ -133,7 +133,7 @@ class _Original:
 async def _originals(connection: AnyConnection, letters: Mapping[int, LetterLine]) -> dict[int, _Original]:
     """Of which letters these are copies: as the file says, or as the jobs that are here say."""
     of_jobs = [(id_, line.job_id, line.generation or 1) for id_, line in letters.items() if line.job_id]
-    by_jobs = await copies.originals(connection, of_jobs)
+    by_jobs = await copies.originals(connection, of_jobs, [id_ for id_, _, _ in of_jobs])
     here = {line.origin.key: id_ for id_, line in letters.items() if line.copy_of is None}
     told = [(id_, line.copy_of) for id_, line in letters.items() if line.copy_of is not None]
     rows = await connection.fetch(_KNOWN, *zip(*(of.key for _, of in told), strict=True)) if told else []

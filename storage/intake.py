@@ -109,9 +109,13 @@ class Batch:
         if not kept:
             return Intake(0, len(letters), (), 0)
         ids = await new_letters.next_ids(self._connection, len(kept))
-        await self._settle_jobs(kept, ids)
-        of_jobs = [(id_, n.job_id, n.generation or 1) for n, id_ in zip(kept, ids, strict=True) if n.job_id]
-        originals = await copies.originals(self._connection, of_jobs)
+        doubtful = await self._settle_jobs(kept, ids)
+        of_jobs = [
+            (id_, n.job_id, n.generation or 1)
+            for n, id_ in zip(kept, ids, strict=True)
+            if n.job_id and id_ in doubtful
+        ]
+        originals = await copies.originals(self._connection, of_jobs, ids)
         # A copy tells nothing new: it neither counts in its group nor raises an alert.
         news = {id_: letter for letter, id_ in zip(kept, ids, strict=True) if id_ not in originals}
         sightings = await self._count(list(news.values()), policy)
@@ -159,7 +163,7 @@ class Batch:
         heard = {print_: number for print_, number in numbers.items() if print_ not in ignored}
         return await alert_subjects.judge_groups(self._connection, heard, news, first, policy)
 
-    async def _settle_jobs(self, letters: Sequence[NewLetter], ids: list[int]) -> None:
+    async def _settle_jobs(self, letters: Sequence[NewLetter], ids: list[int]) -> set[int]:
         # A message without our header stands for the first attempt, as it does for a worker.
         endings = [
             Ending(
@@ -173,7 +177,7 @@ class Batch:
             for letter, id_ in zip(letters, ids, strict=True)
             if letter.job_id is not None
         ]
-        await letter_jobs.settle(self._connection, endings)
+        return await letter_jobs.settle(self._connection, endings)
 
     async def _settle_replays(self, letters: Sequence[NewLetter], ids: list[int]) -> None:
         back = [

@@ -42,11 +42,14 @@ class Ending:
     error: str
 
 
-async def settle(connection: AnyConnection, endings: Sequence[Ending]) -> None:
-    """In the caller's transaction, which keeps the jobs locked. Of two letters of a job the first counts."""
+async def settle(connection: AnyConnection, endings: Sequence[Ending]) -> set[int]:
+    """In the caller's transaction, which keeps the jobs locked. Of two letters of a job the first counts.
+
+    Returns the letters that may be copies: of a job, and not the one that it has got now.
+    """
     first = _first(endings)
     if not first:
-        return
+        return set()
     rows = await _link(connection, first)
     if buried := [first[row["id"]] for row in rows if _waits_in_vain(row, first[row["id"]])]:
         columns = [(each.job_id, each.letter_id, each.reason, each.error) for each in buried]
@@ -54,6 +57,10 @@ async def settle(connection: AnyConnection, endings: Sequence[Ending]) -> None:
     dead = {row["id"] for row in rows if row["state"] == "DEAD"} | {ending.job_id for ending in buried}
     if dead:
         await connection.execute(END_ATTEMPTS, sorted(dead))
+    linked = [first[row["id"]] for row in rows if _lacks_its_letter(row, first[row["id"]])]
+    own = {ending.letter_id for ending in (*linked, *buried)}
+    known = {row["id"] for row in rows}
+    return {ending.letter_id for ending in endings if ending.job_id in known} - own
 
 
 async def link(connection: AnyConnection, endings: Sequence[Ending]) -> None:
