@@ -9,6 +9,7 @@ from typing import Any
 
 from dlq_consumer.batches import BatchLimits
 from dlq_consumer.broker_link import BrokerLink
+from dlq_consumer.hearing import Hearing
 from dlq_consumer.held import QUEUE_SHARE, Held, Inbox, Window
 from dlq_consumer.intake import Intake, Result, Unread
 from dlq_consumer.probes import ProbeAnswers, sort_out
@@ -27,7 +28,7 @@ NOT_FOUND = 404
 
 
 class QueueGone(Exception):
-    """The queue is missing, or the broker has cancelled the consumer."""
+    """The queue is missing or another one, or the broker has cancelled the consumer."""
 
 
 class NothingStorable(Exception):
@@ -69,6 +70,7 @@ class QueueDrain:
         self._stopping = stopping
         self._backoff = Backoff(first_s=0.2, most_s=15.0)
         self._said = ""
+        self.hearing = Hearing(held)
 
     async def run(self) -> None:
         while not self._stopping.is_set():
@@ -100,9 +102,11 @@ class QueueDrain:
             window = Window(self._prefetch, self._held.most // QUEUE_SHARE)
             channel = await connection.channel(window.size)
             inbox = Inbox(self._held)
+            self.hearing.begins(inbox)
             try:
                 await self._consume(channel, session, inbox, window)
             finally:
+                self.hearing.ends()
                 inbox.close()
                 # First the letters go back, then the lock: its next holder is to see them.
                 await channel.close()
@@ -114,18 +118,19 @@ class QueueDrain:
         self._say("draining", f"draining {self._shown}", session=session.id)
         prefetch = window.size
         stopping, lost = _task(self._stopping.wait()), _task(self._locks.lost.wait())
-        endings = [channel.closed, stopping, lost, consumer.cancelled]
+        deaf = self.hearing.deaf
+        endings = [channel.closed, stopping, lost, deaf, consumer.cancelled]
         changing: asyncio.Task[Consumer] | None = None
         batch: asyncio.Task[_Batch] = _task(self._next(session, inbox, window))
         some_held = False
         try:
             while True:
-                waits = {batch, *endings, *([changing] if changing else ())}
+                waits = {batch, *_heeded(endings, inbox), *([changing] if changing else ())}
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 if changing is not None and changing.done():
                     consumer, changing = changing.result(), None
                     endings[-1] = consumer.cancelled
-                elif any(ending.done() for ending in endings):
+                elif any(ending.done() for ending in _heeded(endings, inbox)):
                     break
                 if not batch.done():
                     continue
@@ -134,7 +139,7 @@ class QueueDrain:
                 some_held |= await self._settle(channel, session, taken, one_by_one=some_held)
                 inbox.settled(taken.deliveries)
                 window.seen(taken.deliveries)
-                if window.size != prefetch and changing is None:
+                if window.size != prefetch and changing is None and not endings[-1].done():
                     prefetch = window.size
                     # Beside the work: while too much is in hand, the broker's answers are not read either.
                     changing = _task(self._restart(channel, consumer, inbox, window.size))
@@ -147,8 +152,9 @@ class QueueDrain:
             raise DatabaseAwayError("the lock connection was lost")
         if channel.closed.done():
             raise channel.closed.result()
-        if endings[-1].done():
-            raise QueueGone(endings[-1].result())
+        for gone in (endings[-1], deaf):
+            if gone.done():
+                raise QueueGone(gone.result())
 
     async def _next(self, session: Session, inbox: Inbox, window: Window) -> _Batch:
         """In thirds of the window: one is stored, one is read, and the broker fills one."""
@@ -198,6 +204,11 @@ class QueueDrain:
             level = logging.INFO if action in ("draining", "standby") else logging.WARNING
             log.log(level, text, extra={"action": action, "queue": self._queue} | fields)
         self._said = text
+
+
+def _heeded(endings: list[asyncio.Future[Any]], inbox: Inbox) -> list[asyncio.Future[Any]]:
+    """All but the consumer's, the last, while letters are in hand: a deleted queue's are nowhere else."""
+    return endings[:-1] if inbox.letters else endings
 
 
 def _task(coroutine: Any) -> asyncio.Task[Any]:

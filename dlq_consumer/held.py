@@ -37,6 +37,11 @@ class Held:
         self._links: Sequence[Readable] = ()
         self._paused = False
 
+    @property
+    def paused(self) -> bool:
+        """Nothing is read from the broker."""
+        return self._paused
+
     def through(self, links: Collection[Readable]) -> None:
         """What is to be paused."""
         self._links = tuple(links)
@@ -57,17 +62,21 @@ class Held:
 
 
 class Inbox:
-    """The letters of one session that are delivered and not settled."""
+    """The letters of one session that are delivered and not settled: `letters` of the `taken` so far."""
 
     def __init__(self, held: Held) -> None:
         self._held = held
         self._deliveries: asyncio.Queue[Delivery] = asyncio.Queue()
         self._bytes = 0
         self._open = True
+        self.letters = 0
+        self.taken = 0
 
     def put(self, delivery: Delivery) -> None:
         """Takes none after `close`: such a letter goes back with its channel."""
         if self._open:
+            self.letters += 1
+            self.taken += 1
             self._bytes += size_of(delivery)
             self._held.add(size_of(delivery))
             self._deliveries.put_nowait(delivery)
@@ -78,6 +87,7 @@ class Inbox:
     def settled(self, batch: Sequence[Delivery]) -> None:
         """They are acked, or left to go back: no longer in hand."""
         size = sum(map(size_of, batch))
+        self.letters -= len(batch)
         self._bytes -= size
         self._held.release(size)
 

@@ -17,6 +17,7 @@ from dlq_consumer.batches import BatchLimits
 from dlq_consumer.configuration import Configuration
 from dlq_consumer.consumption import ConsumedWatch
 from dlq_consumer.drain import QueueDrain
+from dlq_consumer.hearing import HearingWatch
 from dlq_consumer.held import Held
 from dlq_consumer.intake import Intake
 from dlq_consumer.replaying import ReplayExecutor
@@ -130,19 +131,28 @@ class Service:
             Intake(pool, t, policy, settings.keeping.redacted, on_alert=wake)
             for t in (settings.topology, None)
         )
-        drains = [
-            QueueDrain(
+        drains = {
+            place: QueueDrain(
                 place.queue, shown=place.shown(home), link=ways.to(place.vhost).link, locks=locks,
                 intake=ours if place.vhost == home else theirs, probes=ways.to(place.vhost).probes,
                 limits=limits, held=held, prefetch=settings.consumer.prefetch, consumer=self._consumer,
                 stopping=self._stopping,
-            ).run()
+            )
             for place in settings.queues
-        ]  # fmt: skip
+        }  # fmt: skip
         # These end by themselves when it stops: with the letters in hand stored, or sent and recorded.
-        ending = [*drains, _as_long_as_possible("replays", locks, executor.run)]
+        ending = [
+            *(drain.run() for drain in drains.values()),
+            _as_long_as_possible("replays", locks, executor.run),
+        ]
         watch = StuckWatch(settings.management_url, settings.broker.address.vhost)
-        endless = [locks.watch(), watch.run(), _as_long_as_possible("sweep", locks, lambda: _sweep(pool))]
+        hearing = HearingWatch(settings.management_url, {p: drain.hearing for p, drain in drains.items()})
+        endless = [
+            locks.watch(),
+            watch.run(),
+            hearing.run(),
+            _as_long_as_possible("sweep", locks, lambda: _sweep(pool)),
+        ]
         endless.append(_as_long_as_possible("retention", locks, Retention(pool, settings.keeping).run))
         alert_watch = AlertWatch(
             pool, policy, settings.management_url, settings.queues,

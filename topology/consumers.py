@@ -13,3 +13,14 @@ def consumer_counts(management: Management, vhost: str) -> dict[str, int | None]
     """
     found = management.listed(f"/api/queues/{segment(vhost)}", {"columns": "name,consumers"})
     return {queue["name"]: queue.get("consumers") for queue in found}
+
+
+def unsettled_counts(management: Management, vhost: str) -> dict[str, int]:
+    """Messages of each queue of the vhost that consumers have and did not settle, up to 5 s old.
+
+    Raises:
+        ManagementError: no usable answer.
+    """
+    columns = {"columns": "name,messages_unacknowledged"}
+    found = management.listed(f"/api/queues/{segment(vhost)}", columns)
+    return {queue["name"]: queue.get("messages_unacknowledged") or 0 for queue in found}

@@ -10,7 +10,7 @@ import pytest
 
 from dev.servers.contract import NotControllable
 from tests.support.graveyard import Graveyard, plain
-from tests.support.held_batches import LOCK, a_batch_in_hand
+from tests.support.held_batches import a_batch_in_hand
 from tests.support.proxy import TcpProxy
 from tests.support.servers import Servers
 from tests.support.shared import Places
@@ -129,21 +129,38 @@ def make_anew(graveyard: Graveyard) -> None:
         channel.queue_bind("orders.dlq", "orders.dlx", "orders")
 
 
-def test_a_queue_is_deleted_and_made_anew_under_a_batch_in_hand(graveyard: Graveyard) -> None:
+def test_letters_of_a_deleted_queue_that_are_in_hand_are_stored(graveyard: Graveyard) -> None:
     graveyard.publish("orders.dlq", *named(20))
-    with a_batch_in_hand(graveyard) as consumer:
+    with a_batch_in_hand(graveyard, REDRIVE_DLQ_BATCH_LETTERS="5") as consumer:
+        eventually(lambda: graveyard.vhost.depth("orders.dlq") == 0, 20, "all are delivered")
         with graveyard.vhost.channel() as channel:
             channel.queue_delete("orders.dlq")
-        assert graveyard.waits_for(LOCK)
         assert graveyard.letters() == []
+    graveyard.until_stored(20, 30)
     consumer.wait_for_log("waiting for queue orders.dlq", 30)
     make_anew(graveyard)
     graveyard.publish("orders", *named(5, 20))
     graveyard.reject("orders", 5)
-    graveyard.until_stored(25, 30)
+    graveyard.until_stored(25, 60)
     assert times_stored(graveyard) == once(25)
     eventually(lambda: graveyard.vhost.depth("orders.dlq") == 0, 20, "all are acked")
     assert consumer.exit_code is None
+
+
+def test_a_queue_that_is_made_anew_at_once_is_drained(graveyard: Graveyard) -> None:
+    """RabbitMQ 3.10.8 then serves a consumer that hears nothing."""
+    graveyard.publish("orders.dlq", *named(20))
+    consumer = graveyard.start()
+    graveyard.until_stored(20)
+    with graveyard.vhost.channel() as channel:
+        channel.queue_delete("orders.dlq")
+        make_anew(graveyard)
+    graveyard.publish("orders", *named(5, 20))
+    graveyard.reject("orders", 5)
+    graveyard.until_stored(25, 60)
+    assert times_stored(graveyard) == once(25)
+    assert consumer.terminate() == 0
+    assert graveyard.vhost.depth("orders.dlq") == 0, "all were acked"
 
 
 @pytest.mark.timeout(300)
