@@ -117,9 +117,8 @@ class ReplayExecutor:
     async def _give_up(self, plan: Plan, why: str) -> None:
         try:
             await replay_control.pause(self._pool, plan.id, by=OURSELVES, why=f"an error of ours: {why}")
-        except (
-            StorageError
-        ) as error:  # cancelled, or the schema of the release before: left until the next start
+        except StorageError as error:
+            # It was cancelled, or the schema is that of the release before: left until the next start.
             log.warning("replay not paused: %s", error, extra={"action": "replay_failed", "replay": plan.id})
             self._given_up.add(plan.id)
 
