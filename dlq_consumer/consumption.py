@@ -16,6 +16,8 @@ from topology.spec import Topology
 
 log = logging.getLogger(__name__)
 LOOK_S = 2.5
+# With many letters a look takes long: then the database rests for so many times that.
+REST = 10
 TIMEOUT_S = 2.0
 # Counts from before the message was there must not be taken for later ones.
 SETTLED_S = 2 * STALE_S
@@ -55,21 +57,25 @@ class ConsumedWatch:
         self._management_url = management_url
         self._vhost = vhost
         self._topology = topology
+        self._work_queues = [queue.name for queue in topology.queues]
         self._quiet_s = quiet_s
         self._quiet = Quiet()
         self._deaf = False
 
     async def run(self) -> None:
         """Until cancelled. Raises DatabaseAwayError."""
+        self._quiet = Quiet()
+        clock = asyncio.get_running_loop().time
         with Management(self._management_url, TIMEOUT_S) as management:
             while True:
+                start = clock()
                 await self._look(management)
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(max(LOOK_S, REST * (clock() - start)))
 
     async def _look(self, management: Management) -> None:
-        waiting = await replay_outcomes.traceless(self._pool)
+        waiting = await replay_outcomes.traceless(self._pool, self._work_queues)
         if not waiting:
-            self._quiet.look({}, (), 0.0)
+            self._quiet = Quiet()
             return
         try:
             empty = await asyncio.to_thread(empty_queues, management, self._vhost)
@@ -81,6 +87,7 @@ class ConsumedWatch:
                     extra={"action": "management_lost", "vhost": self._vhost},
                 )
             self._deaf = True
+            self._quiet = Quiet()
             return
         self._deaf = False
         places = {
@@ -88,7 +95,9 @@ class ConsumedWatch:
         }
         for queue, quiet_s in self._quiet.look(places, empty, time.monotonic()).items():
             if quiet_s >= self._quiet_s:
-                count = await replay_outcomes.consumed(self._pool, queue, older_s=self._quiet_s + SETTLED_S)
+                count = await replay_outcomes.consumed(
+                    self._pool, queue, self._work_queues, older_s=self._quiet_s + SETTLED_S
+                )
                 if count:
                     log.info(
                         "replayed messages were consumed",

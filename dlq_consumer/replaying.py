@@ -9,7 +9,7 @@ from collections import Counter
 from dlq_consumer.sending import Sender, Sent
 from dlq_consumer.waiting import event_or_timeout
 from storage import replay_control, replay_outcomes, replay_steps
-from storage.errors import DatabaseAwayError, StorageError
+from storage.errors import ConflictError, DatabaseAwayError, StorageError
 from storage.pool import Pool
 from storage.replay_control import OURSELVES
 from storage.replay_steps import Plan
@@ -20,6 +20,9 @@ from topology.publisher import Publisher
 
 log = logging.getLogger(__name__)
 POLL_S = 1.0
+# With many letters it takes long to decide them: then the database rests for so many times that.
+REST = 10
+TRIES = 5
 # Above it nothing is gained; of strangers, so many at most are of unknown outcome when it is killed.
 BATCH = 300
 # A plan with a rate is sent in slices of this length.
@@ -62,6 +65,8 @@ class ReplayExecutor:
         self._foreign_after_s = foreign_after_s
         self._stopping = stopping
         self._woken = asyncio.Event()
+        self._clock = asyncio.get_running_loop().time
+        self._decide_at = 0.0
         self._running: dict[str, asyncio.Task[None]] = {}
         self._given_up: set[str] = set()
 
@@ -71,13 +76,11 @@ class ReplayExecutor:
         try:
             while not self._stopping.is_set():
                 self._woken.clear()
-                for plan in await replay_steps.open_plans(self._pool):
-                    if plan.id in self._given_up or plan.id in self._running:
-                        continue
-                    if await self._locks.take_replay(plan.id):
-                        self._running[plan.id] = asyncio.ensure_future(self._carry_out(plan))
-                await replay_outcomes.decide(self._pool, foreign_after_s=self._foreign_after_s)
-                await self._judge()
+                try:
+                    await self._look()
+                except DatabaseAwayError as error:
+                    # What is on its way goes on: perhaps it was this statement alone.
+                    log.warning("replays: %s", error, extra={"action": "replays_interrupted"})
                 await event_or_timeout(self._woken, POLL_S)
             await asyncio.gather(*self._running.values())
         finally:
@@ -85,6 +88,18 @@ class ReplayExecutor:
                 task.cancel()
             await asyncio.gather(*self._running.values(), return_exceptions=True)
             self._running.clear()
+
+    async def _look(self) -> None:
+        for plan in await replay_steps.open_plans(self._pool):
+            if plan.id in self._given_up or plan.id in self._running:
+                continue
+            if await self._locks.take_replay(plan.id):
+                self._running[plan.id] = asyncio.ensure_future(self._carry_out(plan))
+        start = self._clock()
+        if start >= self._decide_at:
+            await replay_outcomes.decide(self._pool, foreign_after_s=self._foreign_after_s)
+            await self._judge()
+            self._decide_at = self._clock() + REST * (self._clock() - start)
 
     async def _judge(self) -> None:
         for verdict in await replay_control.judge(self._pool):
@@ -146,6 +161,8 @@ class ReplayExecutor:
                 pace.sent(len(step.outgoing))
                 counts.update(result.what for result in results if result.what != "unsent")
                 recording = asyncio.create_task(self._record(results))
+                if plan.rate is not None:
+                    await recording
                 if waits := [result for result in results if result.what == "unsent"]:
                     log.warning("replay waits: %s", waits[0].why, extra=extra | {"action": "replay_waits"})
                     await recording
@@ -159,6 +176,16 @@ class ReplayExecutor:
         log.info("replay sent", extra=extra | {"action": "replay_sent"} | dict(counts))
 
     async def _record(self, results: list[Sent]) -> None:
+        """What is known must not be lost with a deadlock: to write it down twice does no harm."""
+        for left in reversed(range(TRIES)):
+            try:
+                await self._write_down(results)
+                break
+            except ConflictError:
+                if not left:
+                    raise
+
+    async def _write_down(self, results: list[Sent]) -> None:
         tokens = {what: [r.token for r in results if r.what == what] for what in ("published", "unsent")}
         await replay_steps.published(self._pool, tokens["published"])
         await replay_steps.unsent(self._pool, tokens["unsent"])

@@ -23,6 +23,7 @@ from storage.errors import DRIVER_ERRORS, StorageError, translate
 from storage.letter_jobs import Ending
 from storage.new_letters import NewLetter, Row
 from storage.pool import AnyConnection, Pool, watched
+from storage.replay_locks import LETTERS_OF_ITEMS, REPLAYED
 from storage.schema import has_table
 from storage.sessions import Session
 
@@ -40,20 +41,22 @@ _STORED_EARLIER = (
 )
 _CANVAS = "INSERT INTO redrive.canvas_letters (letter_id) SELECT unnest($1::bigint[])"
 # Its coming back proves that it was sent, whatever the executor could still write down.
-_DIED_AGAIN = """
-WITH back AS (
+_DIED_AGAIN = f"""
+WITH items AS (
+    SELECT i.token, i.letter_id, b.id FROM redrive.replay_items i
+    JOIN unnest($1::text[], $2::bigint[]) AS b (token, id) ON b.token = i.token
+    WHERE i.state IN ('staged', 'publishing', 'published', 'unknown') AND i.next_letter_id IS NULL
+    ORDER BY i.token FOR UPDATE OF i),
+{LETTERS_OF_ITEMS}
+back AS (
     UPDATE redrive.replay_items i
-    SET state = 'published', published_at = coalesce(i.published_at, now()), next_letter_id = l.id,
+    SET state = 'published', published_at = coalesce(i.published_at, now()), next_letter_id = x.id,
         outcome = CASE WHEN i.outcome IS NULL OR i.outcome IN ('unknown', 'consumed') THEN 'died_again'
             ELSE i.outcome END,
         decided_at = now()
-    FROM unnest($1::text[], $2::bigint[]) AS l (token, id)
-    WHERE i.token = l.token AND i.state IN ('staged', 'publishing', 'published', 'unknown')
-      AND i.next_letter_id IS NULL
-    RETURNING i.letter_id)
-UPDATE redrive.dead_letters l SET state = 'replayed'
-FROM back WHERE l.id = back.letter_id AND l.state = 'replaying'
-"""
+    FROM items x WHERE i.token = x.token)
+{REPLAYED}
+"""  # noqa: S608 - from storage.replay_locks
 
 
 class RefusedError(StorageError):

@@ -8,6 +8,7 @@ from typing import Literal
 from storage import replay_plans
 from storage.errors import MigrationError, StorageError, translate
 from storage.pool import AnyConnection, Pool, lend
+from storage.replay_locks import LETTERS_OF_ITEMS
 from storage.replay_plans import TERMS, Replay
 from storage.replays import CHANNEL, MAX_NAME, MAX_NOTE
 from storage.schema import has_table
@@ -29,26 +30,34 @@ UPDATE redrive.replays SET state = $2 WHERE id = $1::uuid AND state = ANY($3::te
 _EVENT = """
 INSERT INTO redrive.replay_events (replay_id, action, by, why) VALUES ($1::uuid, $2, $3, $4)
 """
+# Before its own event. Of a canary that an operator interrupted the rest is still to come.
 _RESUMED = """
-UPDATE redrive.replay_terms SET canary_is_over = true, judged_from = clock_timestamp()
-WHERE replay_id = $1::uuid
+UPDATE redrive.replay_terms t SET judged_from = clock_timestamp(),
+    canary_is_over = t.canary_is_over OR coalesce((
+        SELECT e.action = 'canary' FROM redrive.replay_events e WHERE e.replay_id = t.replay_id
+        ORDER BY e.id DESC LIMIT 1), false)
+WHERE t.replay_id = $1::uuid
 """
 # A letter whose earlier replay may have arrived is not as good as new.
 REOPENED = """CASE WHEN EXISTS (SELECT 1 FROM redrive.replay_items o
     WHERE o.letter_id = l.id AND o.outcome = 'unknown') THEN 'replayed' ELSE 'open' END"""
 # With a generation its job waits for the message, which may have been sent: that one goes out.
 _DROP = f"""
-WITH waiting AS (
-    SELECT token FROM redrive.replay_items
-    WHERE replay_id = $1::uuid AND state = 'staged' AND generation IS NULL
-    ORDER BY position LIMIT $2 FOR UPDATE),
+WITH items AS (
+    SELECT token, letter_id FROM redrive.replay_items
+    WHERE token IN (
+        SELECT token FROM redrive.replay_items
+        WHERE replay_id = $1::uuid AND state = 'staged' AND generation IS NULL ORDER BY position LIMIT $2)
+      AND state = 'staged' AND generation IS NULL
+    ORDER BY token FOR UPDATE),
+{LETTERS_OF_ITEMS}
 dropped AS (
     UPDATE redrive.replay_items i SET state = 'cancelled', decided_at = now()
-    FROM waiting w WHERE i.token = w.token RETURNING i.letter_id),
+    FROM items x WHERE i.token = x.token),
 reopened AS (
     UPDATE redrive.dead_letters l SET state = {REOPENED}
-    FROM dropped d WHERE l.id = d.letter_id AND l.state = 'replaying')
-SELECT count(*) FROM dropped
+    FROM letters x WHERE l.id = x.id AND l.state = 'replaying')
+SELECT count(*) FROM items
 """  # noqa: S608 - from above
 # Of a canary whose every letter is decided: how many there are, and how many went well.
 _CANARIES = """
@@ -78,6 +87,7 @@ SELECT DISTINCT ON (s.id) s.id::text AS id, s.fingerprint, s.again, s.decided FR
     LEFT JOIN redrive.dead_letters n ON n.id = i.next_letter_id
     WHERE r.state = 'running' AND t.breaker IS NOT NULL
       AND EXISTS (SELECT 1 FROM redrive.replay_items s WHERE s.replay_id = r.id AND s.state = 'staged')
+      AND EXISTS (SELECT 1 FROM redrive.replay_items d WHERE d.replay_id = r.id AND d.outcome = 'died_again')
     GROUP BY r.id, t.breaker, l.fingerprint) s
 WHERE s.again >= s.breaker AND s.again * 2 > s.decided ORDER BY s.id, s.again DESC
 """
@@ -109,7 +119,7 @@ async def pause(pool: Pool | AnyConnection, replay_id: str, *, by: str, why: str
 
 
 async def resume(pool: Pool | AnyConnection, replay_id: str, *, by: str, why: str = "") -> Replay:
-    """Go on where it was paused. Its canary is over, and its breaker counts from here. Raises as `pause`."""
+    """Go on where it was paused. A canary that paused it is over, a breaker counts anew. Raises as pause."""
     return await _act(pool, replay_id, "resume", by, why)
 
 
@@ -129,11 +139,11 @@ async def _act(pool: Pool | AnyConnection, replay_id: str, action: Action, by: s
             async with connection.transaction():
                 if not await has_table(connection, TERMS):
                     raise MigrationError("this needs the schema of this release. Run: storage migrate")
+                if action == "resume":
+                    await connection.execute(_RESUMED, plan)
                 if not await _move(connection, plan, action, by, why):
                     found = await replay_plans.get(connection, plan)
                     raise ReplayStateError(f"replay {plan} is {found.state}")
-                if action == "resume":
-                    await connection.execute(_RESUMED, plan)
             if action == "cancel":
                 while await drop(connection, plan):
                     pass

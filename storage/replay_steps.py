@@ -15,6 +15,7 @@ from storage import letter_edits, replay_control
 from storage.errors import translate
 from storage.pool import AnyConnection, Pool, lend
 from storage.replay_control import REOPENED
+from storage.replay_locks import BEING_SENT, LETTERS_OF_ITEMS, REPLAYED
 from storage.replay_plans import TERMS
 from storage.schema import has_table
 from storage.text import safe_text
@@ -49,14 +50,17 @@ _RECOVER_JOBS = """
 UPDATE redrive.replay_items SET state = 'staged'
 WHERE replay_id = $1::uuid AND state = 'publishing' AND generation IS NOT NULL
 """
-_RECOVER_FOREIGN = """
-WITH doubtful AS (
-    UPDATE redrive.replay_items SET state = 'unknown', outcome = 'unknown', decided_at = now(),
+_RECOVER_FOREIGN = f"""
+WITH items AS (
+    SELECT token, letter_id FROM redrive.replay_items
+    WHERE replay_id = $1::uuid AND state = 'publishing' AND generation IS NULL ORDER BY token FOR UPDATE),
+{LETTERS_OF_ITEMS}
+doubtful AS (
+    UPDATE redrive.replay_items i SET state = 'unknown', outcome = 'unknown', decided_at = now(),
         detail = 'the consumer was stopped while it was being sent; it may have been sent'
-    WHERE replay_id = $1::uuid AND state = 'publishing' AND generation IS NULL RETURNING letter_id)
-UPDATE redrive.dead_letters l SET state = 'replayed'
-FROM doubtful d WHERE l.id = d.letter_id AND l.state = 'replaying'
-"""
+    FROM items x WHERE i.token = x.token)
+{REPLAYED}
+"""  # noqa: S608 - from storage.replay_locks
 # As many as one batch holds in memory, and one at least, however large.
 _PICK = """
 WITH next AS (
@@ -86,23 +90,25 @@ _PUBLISHING = """
 UPDATE redrive.replay_items i SET state = 'publishing', generation = t.generation
 FROM unnest($1::text[], $2::integer[]) AS t (token, generation) WHERE i.token = t.token AND i.state = 'staged'
 """
-_PUBLISHED = """
-WITH sent AS (
-    UPDATE redrive.replay_items SET state = 'published', published_at = now()
-    WHERE token = ANY($1::text[]) AND state = 'publishing' RETURNING letter_id)
-UPDATE redrive.dead_letters l SET state = 'replayed'
-FROM sent s WHERE l.id = s.letter_id AND l.state = 'replaying'
-"""
+_PUBLISHED = f"""
+{BEING_SENT}
+{LETTERS_OF_ITEMS}
+sent AS (
+    UPDATE redrive.replay_items i SET state = 'published', published_at = now()
+    FROM items x WHERE i.token = x.token)
+{REPLAYED}
+"""  # noqa: S608 - from storage.replay_locks
 _UNSENT = (
     "UPDATE redrive.replay_items SET state = 'staged' WHERE token = ANY($1::text[]) AND state = 'publishing'"
 )
-_UNKNOWN = """
-WITH doubtful AS (
-    UPDATE redrive.replay_items SET state = 'unknown', outcome = 'unknown', decided_at = now(), detail = $2
-    WHERE token = ANY($1::text[]) AND state = 'publishing' RETURNING letter_id)
-UPDATE redrive.dead_letters l SET state = 'replayed'
-FROM doubtful d WHERE l.id = d.letter_id AND l.state = 'replaying'
-"""
+_UNKNOWN = f"""
+{BEING_SENT}
+{LETTERS_OF_ITEMS}
+doubtful AS (
+    UPDATE redrive.replay_items i SET state = 'unknown', outcome = 'unknown', decided_at = now(), detail = $2
+    FROM items x WHERE i.token = x.token)
+{REPLAYED}
+"""  # noqa: S608 - from storage.replay_locks
 _FAILED = """
 UPDATE redrive.replay_items SET state = 'failed', decided_at = now(), detail = $2
 WHERE token = $1 AND state IN ('staged', 'publishing') RETURNING letter_id, generation

@@ -154,7 +154,7 @@ async def pause(replay_id: str, request: Request, runtime: Context, principal: O
 
 @router.post("/replays/{replay_id}/resume", summary="Go on with a paused replay", openapi_extra=WHY)
 async def resume(replay_id: str, request: Request, runtime: Context, principal: Operator) -> Response:
-    """Its canary is over then, and its breaker counts from here. 409 when it is not paused."""
+    """A canary that paused it is over then, and its breaker counts from here. 409 when it is not paused."""
     return await _act(replay_id, "resume", request, runtime, principal)
 
 

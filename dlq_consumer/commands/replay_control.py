@@ -46,7 +46,7 @@ def pause(load: Load, replay_id: str, note: str, by: str | None, as_json: bool) 
 def resume(load: Load, replay_id: str, note: str, by: str | None, yes: bool, as_json: bool) -> None:
     """Go on with a replay that an operator, a canary or a breaker has paused.
 
-    Its canary is over then, and its breaker counts from here.
+    A canary that paused it is over then, and its breaker counts from here.
 
     Exit codes: 1 no such replay, or not confirmed, 4 it is not paused.
 

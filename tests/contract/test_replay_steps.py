@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from storage import replay_control, replay_plans, replay_selection, replay_steps, replays
+from storage import replay_control, replay_outcomes, replay_plans, replay_selection, replay_steps, replays
 from storage.letter_filter import LetterFilter
 from storage.pool import Pool
 from storage.replay_selection import Fitness
@@ -19,6 +19,7 @@ from tests.support.databases import Database
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = $1"
 
 
 @pytest.fixture
@@ -55,11 +56,10 @@ async def test_whoever_pauses_waits_for_the_batch_that_is_being_staged(
     database.execute("insert into redrive.jobs (id, type, queue, state) values ('j', 't', 'q', 'DEAD')")
     database.execute("update redrive.dead_letters set job_id = 'j'")
     made = await replays.create(pool, [1], Asked("me"))
-    waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = $1"
 
     async def until_waiting(count: int) -> None:
         await asyncio.to_thread(
-            eventually, lambda: database.value(waiting, database.name) >= count, 20, f"{count} wait"
+            eventually, lambda: database.value(WAITING, database.name) >= count, 20, f"{count} wait"
         )
 
     blocker = await asyncpg.connect(database.url)
@@ -211,3 +211,84 @@ async def test_only_what_is_decided_since_it_was_resumed_trips_a_breaker(
     await replay_control.resume(pool, made.id, by="ada")
     await die(1)
     assert await replay_control.judge(pool) == []  # nothing is left that could be spared
+
+
+async def test_confirmed_letters_are_written_down_beside_whoever_locks_letters_by_id(
+    database: Database, pool: Pool
+) -> None:
+    letters(database, 2)
+    made = await replays.create(pool, [1, 2], Asked("me"))
+    await replay_steps.stage(pool, Plan(made.id, None), limit=2)
+    # The tokens are in the other order than the letters.
+    database.execute("update redrive.replay_items set token = (3 - letter_id)::text")
+    other = await asyncpg.connect(database.url)
+    try:
+        await other.execute("begin; select from redrive.dead_letters where id = 1 for update")
+        writing = asyncio.create_task(replay_steps.published(pool, ["1", "2"]))
+        await asyncio.to_thread(eventually, lambda: database.value(WAITING, database.name) >= 1, 20)
+        # Had letter 2 been taken before letter 1, these two would wait for each other.
+        await other.execute("select from redrive.dead_letters where id = 2 for update")
+        await other.execute("commit")
+    finally:
+        await other.close()
+    await writing
+    assert dict((await replay_plans.get(pool, made.id)).figures.states) == {"published": 2}
+
+
+async def test_outcomes_are_decided_beside_whoever_stores_what_came_back(
+    database: Database, pool: Pool
+) -> None:
+    letters(database, 2)
+    database.execute(
+        "insert into redrive.jobs (id, type, queue, state) select 'j' || n, 't', 'q', 'DEAD'"
+        " from generate_series(1, 2) n"
+    )
+    database.execute("update redrive.dead_letters set job_id = 'j' || id")
+    made = await replays.create(pool, [2, 1], Asked("me"))
+    sent = (await replay_steps.stage(pool, Plan(made.id, None), limit=2)).outgoing
+    await replay_steps.published(pool, [item.token for item in sent])
+    database.execute("update redrive.replay_items set token = letter_id::text")
+    database.execute("update redrive.jobs set state = 'SUCCEEDED'")
+    other = await asyncpg.connect(database.url)
+    try:
+        await other.execute("begin; select from redrive.replay_items where token = '1' for update")
+        deciding = asyncio.create_task(replay_outcomes.decide(pool, foreign_after_s=60))
+        await asyncio.to_thread(eventually, lambda: database.value(WAITING, database.name) >= 1, 20)
+        await other.execute("select from redrive.replay_items where token = '2' for update")
+        await other.execute("commit")
+    finally:
+        await other.close()
+    await deciding
+    assert dict((await replay_plans.get(pool, made.id)).figures.outcomes) == {"succeeded": 2}
+
+
+async def test_an_operator_s_pause_does_not_end_a_canary(database: Database, pool: Pool) -> None:
+    letters(database, 4)
+    made = await replays.create(pool, [1, 2, 3, 4], Asked("me", canary=2))
+    plan = Plan(made.id, None)
+    assert len((await replay_steps.stage(pool, plan, limit=1)).outgoing) == 1
+    await replay_control.pause(pool, made.id, by="ada")
+    await replay_control.resume(pool, made.id, by="ada")
+    assert len((await replay_steps.stage(pool, plan, limit=9)).outgoing) == 1
+    database.execute("update redrive.replay_items set state = 'failed' where state = 'publishing'")
+    assert [verdict.paused for verdict in await replay_control.judge(pool)] == [True]
+    await replay_control.resume(pool, made.id, by="ada")
+    assert len((await replay_steps.stage(pool, plan, limit=9)).outgoing) == 2
+
+
+async def test_what_went_to_a_stranger_s_queue_is_not_concluded_to_be_consumed(
+    database: Database, pool: Pool
+) -> None:
+    """Only for a letter's own queue and a work queue is it known where the message would die."""
+    letters(database, 3)
+    for letter, to in ((1, None), (2, "theirs"), (3, "orders")):
+        made = await replays.create(pool, [letter], Asked("me"), Fitness(to=to))
+        (sent,) = (await replay_steps.stage(pool, Plan(made.id, None), limit=1)).outgoing
+        await replay_steps.published(pool, [sent.token])
+    database.execute("update redrive.replay_items set published_at = now() - interval '1 minute'")
+    assert set(await replay_outcomes.traceless(pool, ["orders"])) == {"q", "orders"}
+    done = {
+        queue: await replay_outcomes.consumed(pool, queue, ["orders"], older_s=30)
+        for queue in ("q", "theirs", "orders")
+    }
+    assert done == {"q": 1, "theirs": 0, "orders": 1}

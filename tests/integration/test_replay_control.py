@@ -404,3 +404,31 @@ def test_an_error_of_ours_pauses_the_replay_where_an_operator_sees_it(graveyard:
     assert (event["by"], "refused on purpose" in event["why"]) == ("redrive", True)
     assert graveyard.dlq_here("resume", replay, "--yes").exit_code == 0
     until(graveyard, replay, states={"published": 2})
+
+
+def test_one_statement_that_fails_gives_up_nothing_that_is_on_its_way(graveyard: Graveyard) -> None:
+    """As the victim of a deadlock, at every look for outcomes, while letters are sent."""
+    (job,) = dead_jobs(graveyard, 1)
+    letters = dead(graveyard, 8)
+    execute = graveyard.database.execute
+    execute(
+        "create function redrive.refuse() returns trigger language plpgsql as"
+        " $$ begin raise exception 'in the way' using errcode = '40P01'; end $$"
+    )
+    execute(
+        "create trigger refuse before update on redrive.replays for each row"
+        " when (new.state = 'done') execute function redrive.refuse()"
+    )
+    process = graveyard.processes.started[-1]
+    try:
+        first = made(graveyard, job)
+        until(graveyard, first, states={"published": 1})
+        replay = made(graveyard, *letters, "--rate", "4")
+        finish(graveyard, 0)
+        found = until(graveyard, replay, states={"published": 8})
+        assert found["outcomes"] == {}
+        eventually(lambda: "replays: another transaction was in the way" in process.log, 20, "it is told")
+    finally:
+        execute("drop function redrive.refuse() cascade")
+    until(graveyard, first, state="done")
+    assert graveyard.depth("mails") == 8
