@@ -12,6 +12,7 @@ import asyncpg
 from storage import replays
 from storage.errors import MigrationError, StorageError, translate
 from storage.pool import AnyConnection
+from storage.replay_fitness import ANY, Fitness
 from storage.replay_plans import Replay
 from storage.replays import Asked
 from storage.schema import has_table, off_without_table
@@ -51,7 +52,12 @@ _RETRY = """
 INSERT INTO redrive.job_actions (job_id, action, by, note, came_from, state, generation, replay_id)
 SELECT id, 'retry', $2, $3, $4, state, generation, $5::uuid FROM redrive.jobs WHERE id = $1
 """
-_DEAD = "SELECT state, letter_id FROM redrive.jobs WHERE id = $1"
+# A letter that is not stored so long after the job's end is not awaited: retention may have taken it.
+STORED_WITHIN_S = 3_600.0
+_DEAD = """
+SELECT state, letter_id, coalesce(finished_at > now() - make_interval(secs => $2), false) AS young
+FROM redrive.jobs WHERE id = $1
+"""
 _LIST = """
 SELECT action, at, by, note, came_from, state, generation, replay_id::text
 FROM redrive.job_actions WHERE job_id = $1 ORDER BY id
@@ -131,11 +137,11 @@ async def cancel_asked(db: AnyConnection, job_id: str, generation: int) -> bool:
         return bool(await db.fetchval(_ASKED, job_id, generation))
 
 
-async def retry(db: AnyConnection, job_id: str, who: Who) -> Replay:
+async def retry(db: AnyConnection, job_id: str, who: Who, fitness: Fitness = ANY) -> Replay:
     """Have a DEAD job run again: a replay of its letter, planned and noted in one transaction.
 
     Raises:
-        JobActionRefusedError: the job is not DEAD, or its letter is not stored yet (`soon`).
+        JobActionRefusedError: the job is not DEAD, its letter is not stored yet (`soon`), or is gone.
         ReplayRefusedError: its letter cannot be replayed, or a replay of it is outstanding.
         MigrationError: the schema does not know of it yet.
         DatabaseAwayError: nothing is decided; ask again.
@@ -144,14 +150,21 @@ async def retry(db: AnyConnection, job_id: str, who: Who) -> Replay:
         if not await has_table(db, "job_actions"):
             raise _older()
         async with db.transaction():
-            row = await db.fetchrow(_DEAD, job_id)
+            row = await db.fetchrow(_DEAD, job_id, STORED_WITHIN_S)
             if row is None or row["state"] != "DEAD":
                 state = "not there" if row is None else row["state"]
                 raise JobActionRefusedError(f"job {job_id} is {state}: only a DEAD job is run again")
             if row["letter_id"] is None:
-                raise JobActionRefusedError(f"the dead letter of job {job_id} is not stored yet", soon=True)
+                if row["young"]:
+                    raise JobActionRefusedError(
+                        f"the dead letter of job {job_id} is not stored yet", soon=True
+                    )
+                raise JobActionRefusedError(
+                    f"job {job_id} has no dead letter: it was deleted, or has not been stored since the job"
+                    " ended; submit it anew"
+                )
             asked = Asked(who.by, who.note or f"retry of job {job_id}")
-            plan = await replays.create(db, [row["letter_id"]], asked)
+            plan = await replays.create(db, [row["letter_id"]], asked, fitness)
             await db.execute(_RETRY, job_id, *who.columns, plan.id)
     return plan
 

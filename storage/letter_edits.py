@@ -57,6 +57,26 @@ class StoredEdit:
 
 
 @dataclass(frozen=True)
+class SentColumns:
+    """SQL of what a replay of a letter `l` sends. `join` goes behind the FROM of `l`."""
+
+    join: str
+    properties: str
+    body: str
+    body_size: str
+
+
+_AS_IT_CAME = SentColumns("", "l.properties", "l.body", "l.body_size")
+_AS_EDITED = SentColumns(
+    " LEFT JOIN LATERAL (SELECT x.properties, x.body FROM redrive.letter_edits x WHERE x.letter_id = l.id"
+    " ORDER BY x.id DESC LIMIT 1) e ON true",
+    "coalesce(e.properties, l.properties)",
+    "coalesce(e.body, l.body)",
+    "coalesce(octet_length(e.body), l.body_size)",
+)
+
+
+@dataclass(frozen=True)
 class NewEdit:
     """`changes`: a JSON Patch from what a replay would have sent before; `checked`: by what, in words."""
 
@@ -75,6 +95,11 @@ async def newest(connection: Pool | AnyConnection, letter_ids: Sequence[int]) ->
         row["letter_id"]: StoredEdit(row["id"], row["message_id"], row["properties"], row["body"])
         for row in await connection.fetch(_NEWEST, letter_ids)
     }
+
+
+async def sent_columns(connection: AnyConnection) -> SentColumns:
+    """What a replay sends: the newest edit, or the letter as it came. To be called inside `translate`."""
+    return _AS_EDITED if await has_table(connection, TABLE) else _AS_IT_CAME
 
 
 async def redacted(connection: AnyConnection) -> str:

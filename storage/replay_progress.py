@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +71,8 @@ class Figures:
         if not self.unsent:
             return 0.0
         speed = self.rate_now or rate
-        return None if not speed else round(self.unsent / speed, 1)
+        left = self.unsent / speed if speed else math.inf
+        return round(left, 1) if math.isfinite(left) else None
 
 
 NOTHING = Figures()

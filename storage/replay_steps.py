@@ -223,7 +223,10 @@ async def _move_jobs(connection: AnyConnection, rows: Sequence[asyncpg.Record]) 
         if generation is None and row["job_id"] in states:
             generation = moved.pop(row["job_id"], None)
             if generation is None:
-                why = f"its job {row['job_id']} is {states[row['job_id']]} and not DEAD"
+                job, state = row["job_id"], states[row["job_id"]]
+                why = f"its job {job} is {state} and not DEAD"
+                if state == "DEAD":  # before this step
+                    why = f"another letter of this replay is of the same job {job}"
                 await _fail(connection, row["token"], why)
                 continue
         edit = edits.get(row["letter_id"])

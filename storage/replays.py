@@ -11,8 +11,10 @@ from storage import replay_plans, replay_selection
 from storage.errors import MigrationError, StorageError, translate
 from storage.letter_filter import LetterFilter
 from storage.pool import AnyConnection, Pool, lend
+from storage.replay_cases import LAPS, laps_of
+from storage.replay_fitness import ANY, CONFLICTS, Choice, Fitness, Unfit
 from storage.replay_plans import TERMS, Replay
-from storage.replay_selection import ANY, CONFLICTS, Choice, Fitness, Unfit
+from storage.replay_selection import Selection
 from storage.schema import has_table
 from storage.text import safe_json, safe_text
 from storage.times import shown_time
@@ -21,6 +23,8 @@ CHANNEL = "redrive_replays"
 MAX_LETTERS = 100_000
 MAX_NAME, MAX_NOTE = 200, 2_000
 BREAKER = 5
+# A letter in 17 minutes.
+MIN_RATE = 0.001
 
 # The row locks make a concurrent plan for one of these letters wait, and then see it replaying. Jobs are not
 # locked: one that leaves DEAD meanwhile is found when it is staged.
@@ -68,6 +72,7 @@ class Asked:
     `rate`: letters per second, None = no limit. `canary`: so many first, the rest once these went well.
     `breaker`: paused once so many died again as they had died before, None = never. `limit`: the oldest so
     many of a filter. `skip_unfit`: of named letters, those that cannot be replayed are left out.
+    `insists`: on the breaker; otherwise there is none on the schema of the release before.
 
     Raises:
         ValueError: a number is out of its range.
@@ -80,10 +85,11 @@ class Asked:
     breaker: int | None = BREAKER
     limit: int | None = None
     skip_unfit: bool = False
+    insists: bool = False
 
     def __post_init__(self) -> None:
-        if self.rate is not None and not 0 < self.rate < 1e9:
-            raise ValueError(f"the rate is {self.rate}; it must be above 0 letters per second")
+        if self.rate is not None and not MIN_RATE <= self.rate < 1e9:
+            raise ValueError(f"the rate is {self.rate}; it takes {MIN_RATE} letters per second or more")
         for name, value in (("canary", self.canary), ("breaker", self.breaker), ("limit", self.limit)):
             if value is not None and not 0 < value <= MAX_LETTERS:
                 raise ValueError(f"{name} is {value}; it takes 1 to {MAX_LETTERS:,}")
@@ -101,7 +107,7 @@ async def create(pool: Pool | AnyConnection, choice: Choice, asked: Asked, fitne
         ReplayConflictError: a letter's replay is outstanding. One of two concurrent plans gets this.
         ReplayRefusedError: a letter cannot be replayed.
         NothingToReplayError: none is left.
-        MigrationError: a canary or a queue of its own needs the schema of this release.
+        MigrationError: a canary, or a breaker that is insisted on, needs the schema of this release.
         DatabaseAwayError: Postgres cannot be reached.
     """
     with translate("create a replay"):
@@ -119,6 +125,11 @@ async def create(pool: Pool | AnyConnection, choice: Choice, asked: Asked, fitne
             await connection.execute(_LETTERS_REPLAYING, ids)
             await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, plan)
     return await replay_plans.get(pool, plan)
+
+
+def refuses(choice: Choice, selection: Selection, *, skip_unfit: bool) -> bool:
+    """Whether a plan of this choice, as it was surveyed, would be refused for a named letter."""
+    return bool(selection.left_out) and not (skip_unfit or isinstance(choice, LetterFilter))
 
 
 async def _ids(connection: AnyConnection, choice: Choice, asked: Asked, fitness: Fitness) -> list[int]:
@@ -155,6 +166,8 @@ async def _keep_terms(connection: AnyConnection, plan: str, choice: Choice, aske
     if not await has_table(connection, TERMS):
         if asked.canary is not None:
             raise MigrationError("a canary needs the schema of this release. Run: storage migrate")
+        if asked.insists and asked.breaker is not None:
+            raise MigrationError("a breaker needs the schema of this release. Run: storage migrate")
         return
     chosen_by = None
     if isinstance(choice, LetterFilter):
@@ -169,8 +182,8 @@ async def _keep_terms(connection: AnyConnection, plan: str, choice: Choice, aske
 
 
 async def _keep_laps(connection: AnyConnection, plan: str) -> None:
-    if await has_table(connection, replay_selection.LAPS):
-        laps = await replay_selection.laps_of(connection)
+    if await has_table(connection, LAPS):
+        laps = await laps_of(connection)
         await connection.execute(
             "INSERT INTO redrive.replay_laps (token, laps)"  # noqa: S608 - an expression of ours
             f" SELECT i.token, {laps} FROM redrive.replay_items i JOIN redrive.dead_letters l"

@@ -14,6 +14,7 @@ from topology.address import AmqpAddress
 from topology.declare import NOT_FOUND, broker_version, connection
 from topology.depths import count
 from topology.errors import TopologyError
+from topology.field_checks import NAME_BYTES
 from topology.names import UNROUTED_DLQ, dead_letter_queues, ladder_names
 from topology.publisher import HEADER_FRAME_OVERHEAD
 from topology.republish import why_in_vain
@@ -42,6 +43,17 @@ class Targets:
     largest_body: int
     in_vain: Callable[[bytes, bytes], str | None]
     not_asked: str = ""
+
+
+def wrong_name(queue: str) -> str | None:
+    """Why no queue can have this name; None when one can."""
+    try:
+        size = len(queue.encode())
+    except UnicodeEncodeError:
+        return "is no text in UTF-8"
+    if not 0 < size <= NAME_BYTES:
+        return f"is {size} bytes long; a queue's name has 1 to {NAME_BYTES}"
+    return "holds a NUL" if "\x00" in queue else None
 
 
 def look(

@@ -17,6 +17,7 @@ from api.routes.replays import refused
 from storage import job_actions
 from storage.api_keys import Principal
 from storage.job_actions import MAX_NOTE, JobActionRefusedError, Who
+from storage.replay_fitness import Fitness
 from storage.replays import ReplayRefusedError
 
 router = APIRouter(tags=["jobs"])
@@ -64,13 +65,17 @@ async def cancel(job_id: str, request: Request, runtime: Context, principal: Can
 async def retry(job_id: str, request: Request, runtime: Context, principal: Operator) -> Response:
     """A replay of its dead letter, which the dead-letter consumer sends: the answer is the plan.
 
-    409 when the job is not DEAD, its letter is not stored yet, or a replay of it is outstanding.
+    Checked is what `POST /replays` checks without asking the broker: state and laps, not queue and size. 409
+    when the job is not DEAD, its letter is not stored yet (with `Retry-After`) or gone, or a replay of it is
+    outstanding.
     """
     asked = await read_json(request, runtime.config.api.body_limit, _note)
     async with runtime.database() as db:
         await find_job(db, job_id)
         try:
-            plan = await job_actions.retry(db, job_id, _who(request, principal, asked))
+            plan = await job_actions.retry(
+                db, job_id, _who(request, principal, asked), Fitness(most_laps=runtime.config.replays.laps)
+            )
         except JobActionRefusedError as error:
             headers = {"Retry-After": "1"} if error.soon else None
             raise Problem(409, "not-allowed", str(error), headers=headers) from error

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from api.auth import Context, Operator, Reader
 from api.body import as_model, body_schema, read_json
@@ -20,12 +20,14 @@ from storage import replay_control, replay_plans, replays
 from storage.api_keys import Principal
 from storage.pool import AnyConnection
 from storage.replay_control import ReplayStateError
+from storage.replay_fitness import Choice, Fitness
 from storage.replay_plans import MAX_PAGE, Replay, UnknownReplayError
-from storage.replay_selection import Choice, Fitness, survey, targets
+from storage.replay_selection import survey, targets
 from storage.replays import (
     BREAKER,
     MAX_LETTERS,
     MAX_NOTE,
+    MIN_RATE,
     Asked,
     NothingToReplayError,
     ReplayConflictError,
@@ -41,6 +43,12 @@ MAX_TOLD = 100
 Number = Annotated[int, Field(ge=1, le=MAX_LETTERS)]
 
 
+def _may_be_a_queue(name: str) -> str:
+    if why := replay_targets.wrong_name(name):
+        raise ValueError(why)
+    return name
+
+
 class ReplayRequest(Strict):
     """`letter_ids` in the order in which they are to be sent, or a `filter`: one of the two.
 
@@ -54,8 +62,8 @@ class ReplayRequest(Strict):
     letter_ids: Annotated[list[LetterId], Field(min_length=1, max_length=MAX_LETTERS)] | None = None
     filter: ChosenBy | None = None
     limit: Number | None = None
-    to: Text | None = None
-    rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
+    to: Annotated[Text, AfterValidator(_may_be_a_queue)] | None = None
+    rate: Annotated[float, Field(ge=MIN_RATE, lt=1e9)] | None = None
     canary: Number | None = None
     breaker: Annotated[int, Field(ge=0, le=MAX_LETTERS)] = BREAKER
     force: bool = False
@@ -66,6 +74,13 @@ class ReplayRequest(Strict):
     @property
     def choice(self) -> Choice:
         return self.filter.letters if self.filter is not None else (self.letter_ids or [])
+
+    def by(self, name: str) -> Asked:
+        """How it is to be done. A breaker that is named is insisted on."""
+        return Asked(
+            name, self.note, self.rate, self.canary, self.breaker or None, self.limit,
+            skip_unfit=self.skip_ineligible, insists="breaker" in self.model_fields_set,
+        )  # fmt: skip
 
 
 class Why(Strict):
@@ -86,7 +101,8 @@ Position = Annotated[int, Query(ge=0, le=2**31 - 1, description="`next` of the p
 async def create(request: Request, runtime: Context, principal: Operator) -> Response:
     """Freeze these letters into a plan. A named letter that cannot be replayed refuses the plan.
 
-    With `dry_run` 200, and what would be sent, of what, to where, and what not and why. 409 when a replay of
+    With `dry_run` 200, and what would be sent, of what, to where, and what not and why; `refused` when named
+    letters would be, all of them. 409 when a replay of
     a letter is outstanding, or its state does not allow one, or none of a filter can be replayed.
     """
     asked = await read_json(request, runtime.config.api.body_limit, _asked)
@@ -94,14 +110,11 @@ async def create(request: Request, runtime: Context, principal: Operator) -> Res
         fitness = await _fitness(asked, runtime, db)
         if asked.dry_run:
             selection = await survey(db, asked.choice, fitness)
-            to_send = min(selection.letters, asked.limit or MAX_LETTERS)
-            return JsonResponse(selection.as_json() | {"to_send": to_send})
-        how = Asked(
-            principal.name, asked.note, asked.rate, asked.canary, asked.breaker or None, asked.limit,
-            skip_unfit=asked.skip_ineligible,
-        )  # fmt: skip
+            refused_all = replays.refuses(asked.choice, selection, skip_unfit=asked.skip_ineligible)
+            to_send = 0 if refused_all else min(selection.letters, asked.limit or MAX_LETTERS)
+            return JsonResponse(selection.as_json() | {"to_send": to_send, "refused": refused_all})
         try:
-            plan = await replays.create(db, asked.choice, how, fitness)
+            plan = await replays.create(db, asked.choice, asked.by(principal.name), fitness)
         except NothingToReplayError as error:
             raise Problem(409, "not-replayable", str(error)) from error
         except ReplayRefusedError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 
 from dlq_consumer import printing
-from dlq_consumer.commands.filtering import filter_options
+from dlq_consumer.commands.filtering import LETTER_ID, filter_options
 from dlq_consumer.commands.running import Load, fail, with_database
 from storage import discards
 from storage.discards import DISCARD, RESTORE, Decision, Estimate
@@ -18,7 +18,7 @@ from storage.letter_filter import LetterFilter
 from storage.pool import Pool
 from topology import exits
 
-LETTER_IDS = click.argument("letter_ids", type=click.IntRange(min=1), nargs=-1, metavar="[ID...]")
+LETTER_IDS = click.argument("letter_ids", type=LETTER_ID, nargs=-1, metavar="[ID...]")
 BY = click.option("--by", help="Who does it (default: the user running this).")
 YES = click.option("--yes", is_flag=True, help="Do not ask, also for more than one letter.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only tell how many letters of a filter it would be.")

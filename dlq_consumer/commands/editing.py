@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from dlq_consumer import printing
+from dlq_consumer.commands.filtering import LETTER_ID
 from dlq_consumer.commands.running import Load, fail, topology_of, with_database
 from storage import letter_edits, letters
 from storage.letter_actions import ActionRefusedError
@@ -32,7 +33,7 @@ Change = Callable[[Any], Any]
 
 
 @click.command("edit")
-@click.argument("letter_id", type=click.IntRange(min=1), metavar="ID")
+@click.argument("letter_id", type=LETTER_ID, metavar="ID")
 @click.option("--patch", metavar="FILE|-|JSON", help="JSON Patch (RFC 6902). Without: your $EDITOR opens.")
 @click.option("--no-validate", is_flag=True, help="Keep what a worker or the job's model refuses. On record.")
 @click.option("--original", is_flag=True, help="Start from the letter as it came, not from its last edit.")

@@ -12,6 +12,8 @@ import click
 from storage.letter_filter import STATES, LetterFilter
 from storage.times import TIME_FORMS, read_time
 
+# As Postgres numbers them.
+LETTER_ID = click.IntRange(1, 2**63 - 1)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dlq_consumer import printing
-from dlq_consumer.commands.filtering import filter_options
+from dlq_consumer.commands.filtering import LETTER_ID, filter_options
 from dlq_consumer.commands.running import Load, with_database
 from dlq_consumer.dossier import print_dossier
 from storage import letters
@@ -63,7 +63,7 @@ def list_letters(load: Load, wanted: LetterFilter, limit: int, before: Cursor | 
 
 
 @click.command()
-@click.argument("letter_id", type=click.IntRange(min=1), metavar="ID")
+@click.argument("letter_id", type=LETTER_ID, metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def show(load: Load, letter_id: int, as_json: bool) -> None:

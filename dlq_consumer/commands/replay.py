@@ -11,17 +11,19 @@ import click
 
 from dlq_consumer import printing
 from dlq_consumer.commands.discarding import BY, YES
-from dlq_consumer.commands.filtering import filter_options
+from dlq_consumer.commands.filtering import LETTER_ID, filter_options
 from dlq_consumer.commands.following import follow
 from dlq_consumer.commands.running import Load, fail, topology_of, with_database
 from storage import replay_plans, replays
 from storage.letter_filter import LetterFilter
 from storage.pool import Pool
+from storage.replay_fitness import Choice, Fitness
 from storage.replay_plans import MAX_PAGE, Replay, ReplayItem
-from storage.replay_selection import Choice, Fitness, Selection, survey, targets
+from storage.replay_selection import Selection, survey, targets
 from storage.replays import (
     BREAKER,
     MAX_LETTERS,
+    MIN_RATE,
     Asked,
     NothingToReplayError,
     ReplayConflictError,
@@ -34,7 +36,7 @@ Items = tuple[Sequence[ReplayItem], int | None]
 
 
 @click.command()
-@click.argument("letter_ids", type=click.IntRange(min=1), nargs=-1, metavar="[ID...]")
+@click.argument("letter_ids", type=LETTER_ID, nargs=-1, metavar="[ID...]")
 @filter_options
 @click.option("--limit", type=click.IntRange(1, MAX_LETTERS), help="So many of them: of a filter the oldest.")
 @click.option("--dry-run", is_flag=True, help="Tell what would be sent, and change nothing.")
@@ -45,7 +47,7 @@ Items = tuple[Sequence[ReplayItem], int | None]
     help="Send N; the rest once these went well. Otherwise it pauses.",
 )  # fmt: skip
 @click.option(
-    "--breaker", type=click.IntRange(0, MAX_LETTERS), default=BREAKER, show_default=True, metavar="N",
+    "--breaker", type=click.IntRange(0, MAX_LETTERS), show_default=str(BREAKER), metavar="N",
     help="Pause once N of a group died again as before, if more than half did. 0: never.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Also what may have arrived before, or was replayed too often.")
@@ -62,8 +64,9 @@ Items = tuple[Sequence[ReplayItem], int | None]
 @click.pass_obj
 def replay(
     load: Load, letter_ids: tuple[int, ...], wanted: LetterFilter, limit: int | None, dry_run: bool,
-    to: str | None, rate: float | None, canary: int | None, breaker: int, force: bool, skip_ineligible: bool,
-    yes: bool, wait: bool, timeout_s: float, note: str | None, by: str | None, as_json: bool,
+    to: str | None, rate: float | None, canary: int | None, breaker: int | None, force: bool,
+    skip_ineligible: bool, yes: bool, wait: bool, timeout_s: float, note: str | None, by: str | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Send letters out again, to the queue in which they died: by ID, or all that match a filter.
 
@@ -80,8 +83,10 @@ def replay(
 
     Exit codes: 1 something did not go well, or not confirmed, 4 another replay of a letter is outstanding.
     """
-    if rate is not None and not 0 < rate < 1e9:
-        raise click.BadParameter("it must be above 0", param_hint="--rate")
+    if rate is not None and not MIN_RATE <= rate < 1e9:
+        raise click.BadParameter(f"it must be {MIN_RATE} or more", param_hint="--rate")
+    if to is not None and (wrong := replay_targets.wrong_name(to)):
+        raise click.BadParameter(f"it {wrong}", param_hint="--to")
     if bool(letter_ids) is not wanted.is_open:
         raise click.UsageError("name letters by ID or choose them by a filter: one of the two")
     ids = tuple(dict.fromkeys(letter_ids))
@@ -90,11 +95,12 @@ def replay(
     fitness = _fitness(load, choice, to, force)
     if dry_run or not ids:
         selection = with_database(load, lambda pool: survey(pool, choice, fitness))
-        count = min(selection.letters, limit or MAX_LETTERS)
+        refused = replays.refuses(choice, selection, skip_unfit=skip_ineligible)
+        count = 0 if refused else min(selection.letters, limit or MAX_LETTERS)
         if dry_run and as_json:
-            printing.json_line(selection.as_json() | {"to_send": count})
+            printing.json_line(selection.as_json() | {"to_send": count, "refused": refused})
         elif not as_json:
-            _print_selection(selection, count)
+            _print_selection(selection, count, refused)
         if dry_run:
             return
         if not count:
@@ -104,9 +110,11 @@ def replay(
         count = min(len(ids), limit or MAX_LETTERS)
     if (count > 1 or not ids) and not yes:
         click.confirm(f"Send {count} letters again ({printing.plain(words)})?", abort=True, err=True)
+    most_deaths = BREAKER if breaker is None else breaker or None
     asked = Asked(
-        by or getpass.getuser(), note, rate, canary, breaker or None, limit, skip_unfit=skip_ineligible
-    )
+        by or getpass.getuser(), note, rate, canary, most_deaths, limit, skip_unfit=skip_ineligible,
+        insists=breaker is not None,
+    )  # fmt: skip
 
     async def run(pool: Pool) -> tuple[Replay, Items]:
         try:
@@ -206,13 +214,15 @@ def _print_page(load: Load, limit: int, after: str | None, as_json: bool) -> Non
         click.echo(f"dlq: there are more: --after {more}", err=True)
 
 
-def _print_selection(selection: Selection, count: int) -> None:
+def _print_selection(selection: Selection, count: int, refused: bool) -> None:
     printing.table(
         ("LETTERS", "TO", "TASK", "REASON"), [(letters, *of) for of, letters in selection.fit.items()]
     )
     click.echo(f"letters to send: {count}")
     for why, letters in selection.left_out.items():
-        click.echo(f"left out: {letters}, {printing.plain(why)}")
+        click.echo(f"{'refused' if refused else 'left out'}: {letters}, {printing.plain(why)}")
+    if refused:
+        click.echo("one that cannot be replayed refuses them all, unless --skip-ineligible")
 
 
 def _show(plan: Replay, found: Items, as_json: bool) -> None:

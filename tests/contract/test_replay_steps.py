@@ -11,7 +11,7 @@ import pytest
 from storage import replay_control, replay_outcomes, replay_plans, replay_selection, replay_steps, replays
 from storage.letter_filter import LetterFilter
 from storage.pool import Pool
-from storage.replay_selection import Fitness
+from storage.replay_fitness import Fitness
 from storage.replay_steps import BATCH_BYTES, Plan
 from storage.replays import Asked, NothingToReplayError, ReplayRefusedError
 from tests.support import letter_rows
