@@ -23,8 +23,9 @@ POLL_S = 1.0
 # With many letters it takes long to decide them: then the database rests for so many times that.
 REST = 10
 TRIES = 5
-# Above it nothing is gained; of strangers, so many at most are of unknown outcome when it is killed.
 BATCH = 300
+# Of a plan without a rate: of strangers, so many batches at most are in doubt when it is killed.
+LANES = 2
 # A plan with a rate is sent in slices of this length.
 SLICE_S = 0.25
 
@@ -142,38 +143,40 @@ class ReplayExecutor:
         log.info("replay started", extra=extra)
         await replay_steps.recover(self._pool, plan)
         counts: Counter[str] = Counter()
+        lanes = LANES if plan.rate is None else 1
+        # Each to its end: a batch that is given up halfway leaves doubts.
+        ends = await asyncio.gather(
+            *(self._send_batches(plan, counts) for _ in range(lanes)), return_exceptions=True
+        )
+        for error in ends:
+            if isinstance(error, BaseException):
+                raise error
+        if not self._stopping.is_set():
+            log.info("replay sent", extra=extra | {"action": "replay_sent"} | dict(counts))
+
+    async def _send_batches(self, plan: Plan, counts: Counter[str]) -> None:
+        """Until there is nothing to be sent now. While one lane's batch is sent, another's is staged."""
         pace, backoff = Pace(plan.rate), Backoff(first_s=0.2)
         wait_s = 0.0
-        recording: asyncio.Task[None] | None = None
-        try:
-            while True:
-                await event_or_timeout(self._stopping, max(pace.wait_s, wait_s))
-                if self._stopping.is_set():
-                    return
-                # While this batch is staged, the one before it is written down.
-                step = await replay_steps.stage(self._pool, plan, limit=pace.batch)
-                if recording is not None:
-                    await recording
-                counts.update(failed=step.failed, cancelled=step.dropped)
-                if step.is_empty:
-                    break
-                results = await self._sender.send(step.outgoing)
-                pace.sent(len(step.outgoing))
-                counts.update(result.what for result in results if result.what != "unsent")
-                recording = asyncio.create_task(self._record(results))
-                if plan.rate is not None:
-                    await recording
-                if waits := [result for result in results if result.what == "unsent"]:
-                    log.warning("replay waits: %s", waits[0].why, extra=extra | {"action": "replay_waits"})
-                    await recording
-                    wait_s = backoff.next_s()
-                else:
-                    backoff.reset()
-                    wait_s = 0.0
-        finally:
-            if recording is not None:
-                await recording
-        log.info("replay sent", extra=extra | {"action": "replay_sent"} | dict(counts))
+        while True:
+            await event_or_timeout(self._stopping, max(pace.wait_s, wait_s))
+            if self._stopping.is_set():
+                return
+            step = await replay_steps.stage(self._pool, plan, limit=pace.batch)
+            counts.update(failed=step.failed, cancelled=step.dropped)
+            if step.is_empty:
+                return
+            results = await self._sender.send(step.outgoing)
+            pace.sent(len(step.outgoing))
+            counts.update(result.what for result in results if result.what != "unsent")
+            await self._record(results)
+            if waits := [result for result in results if result.what == "unsent"]:
+                extra = {"action": "replay_waits", "replay": plan.id}
+                log.warning("replay waits: %s", waits[0].why, extra=extra)
+                wait_s = backoff.next_s()
+            else:
+                backoff.reset()
+                wait_s = 0.0
 
     async def _record(self, results: list[Sent]) -> None:
         """What is known must not be lost with a deadlock: to write it down twice does no harm."""

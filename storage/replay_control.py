@@ -107,7 +107,7 @@ class Judged:
 
 
 async def pause(pool: Pool | AnyConnection, replay_id: str, *, by: str, why: str = "") -> Replay:
-    """Send no further letter. What is on its way, one batch at most, still arrives.
+    """Send no further letter. What is on its way, two batches at most, still arrives.
 
     Raises:
         UnknownReplayError: no plan has this id.

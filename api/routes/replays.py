@@ -161,7 +161,7 @@ async def show(
 
 @router.post("/replays/{replay_id}/pause", summary="Send no further letter", openapi_extra=WHY)
 async def pause(replay_id: str, request: Request, runtime: Context, principal: Operator) -> Response:
-    """What is on its way, one batch at most, still arrives. 409 when it is not running."""
+    """What is on its way, two batches at most, still arrives. 409 when it is not running."""
     return await _act(replay_id, "pause", request, runtime, principal)
 
 

@@ -27,7 +27,7 @@ NOTE = click.option("--note", default="", help="Why. Kept with the replay.")
 @AS_JSON
 @click.pass_obj
 def pause(load: Load, replay_id: str, note: str, by: str | None, as_json: bool) -> None:
-    """Send no further letter of a replay. What is on its way, one batch at most, still arrives.
+    """Send no further letter of a replay. What is on its way, two batches at most, still arrives.
 
     Exit codes: 1 no such replay, 4 it is not running.
 
