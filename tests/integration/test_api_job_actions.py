@@ -172,4 +172,8 @@ def test_a_death_whose_letter_is_not_stored_yet_is_retried_in_a_moment(running: 
     )
     refused = ask(running, job, "retry")
     assert (refused.status_code, refused.headers["retry-after"]) == (409, "1")
+    running.database.execute("update redrive.jobs set finished_at = now() - interval '1 day'")
+    refused = ask(running, job, "retry")
+    assert (refused.status_code, refused.headers.get("retry-after")) == (409, None)
+    assert "was deleted" in refused.text
     assert running.database.value("select count(*) from redrive.replays") == 0

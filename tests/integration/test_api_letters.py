@@ -112,6 +112,9 @@ def test_a_replay_is_created_once_carried_out_and_shown(running: Stack) -> None:
     again = running.http.post("/replays", json=asked)
     assert again.status_code == 409
     assert f"letter {letter['id']}" in again.json()["errors"][0]["message"]
+    for skip in (False, True):
+        told = running.http.post("/replays", json=asked | {"dry_run": True, "skip_ineligible": skip})
+        assert (told.status_code, told.json()["to_send"], told.json()["refused"]) == (200, 0, not skip)
     shown = running.http.get(answer.headers["location"]).raise_for_status().json()
     assert shown["items"][0]["state"] == "published"
     assert [one["id"] for one in running.http.get("/replays").json()["replays"]] == [plan["id"]]
@@ -151,6 +154,7 @@ BAD: list[tuple[Any, str]] = [
     ({"letter_ids": [2**63]}, "letter_ids.0"),
     ({"letter_ids": [12345]}, "letter_ids"),
     ({"letter_ids": [1], "rate": 0}, "rate"),
+    ({"letter_ids": [1], "rate": 1e-310}, "rate"),
     ({"letter_ids": [1], "by": "me"}, "by"),
     ({"letter_ids": [1], "filter": {"queue": "payments"}}, "letter_ids"),
     ({"filter": {}}, "filter"),
@@ -160,6 +164,7 @@ BAD: list[tuple[Any, str]] = [
     ({"letter_ids": [1], "canary": 0}, "canary"),
     ({"letter_ids": [1], "limit": 100_001}, "limit"),
     ({"letter_ids": [1], "to": ""}, "to"),
+    ({"letter_ids": [1], "to": "é" * 200}, "to"),
     ({"letter_ids": [1], "breaker": True}, "breaker"),
     ([], "body"),
 ]
