@@ -20,11 +20,13 @@ from storage.sessions import Locks, Session, SessionLostError, Source
 from topology.backoff import Backoff
 from topology.broker_errors import BrokerError, ChannelClosed
 from topology.channel import BrokerChannel, Consumer, Delivery
+from topology.connection import BrokerConnection
 from topology.probe import Probe
 
 log = logging.getLogger(__name__)
 STANDBY_S = 1.0
 NOT_FOUND = 404
+MISSING = "it does not exist. Run: topology apply"
 
 
 class QueueGone(Exception):
@@ -104,7 +106,7 @@ class QueueDrain:
             inbox = Inbox(self._held)
             self.hearing.begins(inbox)
             try:
-                await self._consume(channel, session, inbox, window)
+                await self._consume(connection, channel, session, inbox, window)
             finally:
                 self.hearing.ends()
                 inbox.close()
@@ -113,7 +115,14 @@ class QueueDrain:
         finally:
             await self._locks.release_queue(session)
 
-    async def _consume(self, channel: BrokerChannel, session: Session, inbox: Inbox, window: Window) -> None:
+    async def _consume(
+        self,
+        connection: BrokerConnection,
+        channel: BrokerChannel,
+        session: Session,
+        inbox: Inbox,
+        window: Window,
+    ) -> None:
         consumer = await self._start(channel, inbox)
         self._say("draining", f"draining {self._shown}", session=session.id)
         prefetch = window.size
@@ -128,8 +137,12 @@ class QueueDrain:
                 waits = {batch, *_heeded(endings, inbox), *([changing] if changing else ())}
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 if changing is not None and changing.done():
-                    consumer, changing = changing.result(), None
-                    endings[-1] = consumer.cancelled
+                    try:
+                        consumer = changing.result()
+                        endings[-1] = consumer.cancelled
+                    except QueueGone as error:  # deleted meanwhile: what is in hand comes first
+                        endings[-1] = _done(str(error))
+                    changing = None
                 elif any(ending.done() for ending in _heeded(endings, inbox)):
                     break
                 if not batch.done():
@@ -142,7 +155,7 @@ class QueueDrain:
                 if window.size != prefetch and changing is None and not endings[-1].done():
                     prefetch = window.size
                     # Beside the work: while too much is in hand, the broker's answers are not read either.
-                    changing = _task(self._restart(channel, consumer, inbox, window.size))
+                    changing = _task(self._restart(connection, channel, consumer, inbox, window.size))
         finally:
             for task in (stopping, lost, changing, batch):
                 if task is not None:
@@ -168,16 +181,31 @@ class QueueDrain:
             return await channel.consume(self._queue, inbox.put)
         except ChannelClosed as error:
             if error.code == NOT_FOUND:
-                raise QueueGone("it does not exist. Run: topology apply") from error
+                raise QueueGone(MISSING) from error
             raise
 
     async def _restart(
-        self, channel: BrokerChannel, consumer: Consumer, inbox: Inbox, prefetch: int
+        self,
+        connection: BrokerConnection,
+        channel: BrokerChannel,
+        consumer: Consumer,
+        inbox: Inbox,
+        prefetch: int,
     ) -> Consumer:
         """A prefetch holds for the consumers started after it: https://www.rabbitmq.com/docs/consumer-prefetch"""
         await channel.cancel(consumer)
         await channel.qos(prefetch)
+        # Asked on another channel: a missing queue would take this one with it, and the letters in hand.
+        await self._require(connection)
         return await self._start(channel, inbox)
+
+    async def _require(self, connection: BrokerConnection) -> None:
+        try:
+            await connection.inspect(self._queue)
+        except ChannelClosed as error:
+            if error.code == NOT_FOUND:
+                raise QueueGone(MISSING) from error
+            raise
 
     async def _settle(
         self, channel: BrokerChannel, session: Session, batch: _Batch, *, one_by_one: bool
@@ -209,6 +237,12 @@ class QueueDrain:
 def _heeded(endings: list[asyncio.Future[Any]], inbox: Inbox) -> list[asyncio.Future[Any]]:
     """All but the consumer's, the last, while letters are in hand: a deleted queue's are nowhere else."""
     return endings[:-1] if inbox.letters else endings
+
+
+def _done(reason: str) -> asyncio.Future[str]:
+    found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    found.set_result(reason)
+    return found
 
 
 def _task(coroutine: Any) -> asyncio.Task[Any]:

@@ -68,7 +68,9 @@ def text(value: str) -> bytes:
 def expected(delivered: RawList, token: str, generation: int | None) -> RawList:
     """The list, applied by hand; headers sorted, as the broker sorts them anew."""
     headers = without(delivered.headers, TAKEN_OFF | {b"redrive-replay"})
-    headers = [(key, b"I\0\0\0\0" if key == b"retries" else value) for key, value in headers]
+    # What is set stands there once, also where it came twice (as RabbitMQ 3.10 delivers it).
+    if any(key == b"retries" for key, _ in headers):
+        headers = [*without(headers, {b"retries"}), (b"retries", b"I\0\0\0\0")]
     if generation is not None:
         headers = [*without(headers, {b"redrive-attempt"}), (b"redrive-attempt", text(f"{generation + 1}.1"))]
     fields = {name: value for name, value in delivered.fields.items() if name not in NOT_SENT}
