@@ -144,16 +144,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 place.bury(given.kind, given.letters, given.body, full)
                 name = f"redrive, {given.stored:,} stored"
                 _add(runs, name, redrive(place, full, given.kind, given.letters, processes))
+    report(given, runs, 26)
+
+
+def report(given: argparse.Namespace, runs: dict[str, list[Run]], width: int) -> None:
+    """Print medians, and the medians of the ratios to `pika` round by round; with --json the runs."""
     if given.json:
         print(json.dumps({name: [run._asdict() for run in found] for name, found in runs.items()}))
         return
     print(f"{given.letters:,} letters of {given.kind}s, bodies of {given.body:,} bytes; medians")
-    print(f"{'':26}letters/s  of pika  CPU µs each  most MiB")
+    print(f"{'':{width}}letters/s  of pika  CPU µs each  most MiB")
     for name, found in runs.items():
         pairs = zip(found, runs["pika"], strict=True)
         ratio = statistics.median(ours.per_second / pika.per_second for ours, pika in pairs)
         speed, used, memory = (statistics.median(each) for each in zip(*found, strict=True))
-        print(f"{name:26}{speed:9,.0f}{ratio:9.2f}{used or float('nan'):13.0f}{memory or float('nan'):10.0f}")
+        numbers = f"{speed:9,.0f}{ratio:9.2f}{used or float('nan'):13.0f}{memory or float('nan'):10.0f}"
+        print(f"{name:{width}}{numbers}")
 
 
 def _add(runs: dict[str, list[Run]], name: str, run: Run) -> None:

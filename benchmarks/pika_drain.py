@@ -1,20 +1,18 @@
 """pika alone, as fast as it goes: drains a queue with acks of many at once and keeps nothing.
 
 `python -m benchmarks.pika_drain URL QUEUE LETTERS PREFETCH` prints the seconds from the first letter to the
-last ack. `SelectConnection` was the fastest of pika's adapters. Imports nothing of ours, so that properties
-are decoded as pika does it.
+last ack. `SelectConnection` was the fastest of pika's adapters.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
-import pika
+from benchmarks.pika_alone import PikaAlone
 
 
-class Drain:
+class Drain(PikaAlone):
     """Ends its connection after so many letters."""
 
     def __init__(self, url: str, queue: str, letters: int, prefetch: int) -> None:
@@ -22,19 +20,7 @@ class Drain:
         self._letters = letters
         self._prefetch = prefetch
         self._drained = 0
-        self._begun = self.seconds = 0.0
-        self._connection: pika.SelectConnection = pika.SelectConnection(
-            pika.URLParameters(url),
-            on_open_callback=lambda connection: connection.channel(on_open_callback=self._start),
-            on_open_error_callback=self._failed,
-            on_close_callback=lambda *_: self._connection.ioloop.stop(),
-        )
-
-    def run(self) -> None:
-        self._connection.ioloop.start()
-
-    def _failed(self, _connection: Any, error: Any) -> None:
-        raise SystemExit(f"no connection: {error!r}")
+        super().__init__(url)
 
     def _start(self, channel: Any) -> None:
         channel.basic_qos(
@@ -42,17 +28,14 @@ class Drain:
         )
 
     def _take(self, channel: Any, method: Any, _properties: object, _body: bytes) -> None:
-        self._begun = self._begun or time.perf_counter()
+        if not self._drained:
+            self._begin()
         self._drained += 1
         if self._drained % (self._prefetch // 2) == 0 or self._drained == self._letters:
             channel.basic_ack(method.delivery_tag, multiple=True)
         if self._drained == self._letters:
             # Answered after the ack has been taken.
-            channel.basic_qos(prefetch_count=1, callback=self._end)
-
-    def _end(self, _frame: Any) -> None:
-        self.seconds = time.perf_counter() - self._begun
-        self._connection.close()
+            channel.basic_qos(prefetch_count=1, callback=lambda _: self._end())
 
 
 def main() -> None:

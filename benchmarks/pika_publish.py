@@ -1,49 +1,38 @@
 """pika alone, as fast as it goes: publishes messages, confirmed and mandatory, with many in flight.
 
 `python -m benchmarks.pika_publish URL QUEUE FILE` takes the messages from a pickle of (property list, body)
-and prints the seconds from the first publish to the last confirm. Imports nothing of ours.
+and prints the seconds from the first publish to the last confirm.
 """
 
 from __future__ import annotations
 
 import pickle
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pika
 
+from benchmarks.pika_alone import PikaAlone
+
 IN_FLIGHT = 2_000
 
 
-class Publish:
+class Publish(PikaAlone):
     """Ends its connection after the last confirm."""
 
     def __init__(self, url: str, queue: str, messages: list[tuple[pika.BasicProperties, bytes]]) -> None:
         self._queue = queue
         self._messages = messages
         self._sent = self._confirmed = 0
-        self._begun = self.seconds = 0.0
-        self._connection: pika.SelectConnection = pika.SelectConnection(
-            pika.URLParameters(url),
-            on_open_callback=lambda connection: connection.channel(on_open_callback=self._start),
-            on_open_error_callback=self._failed,
-            on_close_callback=lambda *_: self._connection.ioloop.stop(),
-        )
-
-    def run(self) -> None:
-        self._connection.ioloop.start()
-
-    def _failed(self, _connection: Any, error: Any) -> None:
-        raise SystemExit(f"no connection: {error!r}")
+        super().__init__(url)
 
     def _start(self, channel: Any) -> None:
         self._channel = channel
-        channel.confirm_delivery(self._take, callback=lambda _: self._begin())
+        channel.confirm_delivery(self._take, callback=lambda _: self._first())
 
-    def _begin(self) -> None:
-        self._begun = time.perf_counter()
+    def _first(self) -> None:
+        self._begin()
         self._send()
 
     def _send(self) -> None:
@@ -57,8 +46,7 @@ class Publish:
         assert method.NAME == "Basic.Ack", method
         self._confirmed = method.delivery_tag if method.multiple else self._confirmed + 1
         if self._confirmed >= len(self._messages):
-            self.seconds = time.perf_counter() - self._begun
-            self._connection.close()
+            self._end()
         elif self._sent - self._confirmed < IN_FLIGHT // 2:
             self._send()
 

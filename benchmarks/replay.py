@@ -10,9 +10,7 @@ servers.
 from __future__ import annotations
 
 import argparse
-import json
 import pickle
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,7 +26,7 @@ import httpx
 
 from benchmarks import cpu
 from benchmarks.burials import Cemetery, Kind, cemetery, dead_letter_queue, work_queue
-from benchmarks.drain import DEADLINE_S, Run, consumer, stored
+from benchmarks.drain import DEADLINE_S, Run, consumer, report, stored
 from dev.servers import acquire
 from storage import replays
 from tests.support import background
@@ -113,7 +111,7 @@ def shovel(place: Cemetery, kind: Kind, letters: int) -> Run | None:
     begun = time.perf_counter()
     name = f"/api/parameters/shovel/{quote(vhost.vhost, safe='')}/bench"
     answer = vhost.management.put(name, json={"value": definition})
-    if answer.status_code == httpx.codes.BAD_REQUEST and "not_found" in answer.text:
+    if answer.status_code == httpx.codes.BAD_REQUEST and "not found" in answer.text.replace("_", " "):
         return None
     answer.raise_for_status()
     with vhost.channel() as channel:
@@ -166,16 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 add("pika", pika_alone(place, database, given.kind, given.letters, directory))
             place.bury(given.kind, given.letters, given.body, None)
             add("shovel", shovel(place, given.kind, given.letters))
-    if given.json:
-        print(json.dumps({name: [run._asdict() for run in found] for name, found in runs.items()}))
-        return
-    print(f"{given.letters:,} letters of {given.kind}s, bodies of {given.body:,} bytes; medians")
-    print(f"{'':14}letters/s  of pika  CPU µs each  most MiB")
-    for name, found in runs.items():
-        pairs = zip(found, runs["pika"], strict=True)
-        ratio = statistics.median(each.per_second / pika.per_second for each, pika in pairs)
-        speed, used, memory = (statistics.median(each) for each in zip(*found, strict=True))
-        print(f"{name:14}{speed:9,.0f}{ratio:9.2f}{used or float('nan'):13.0f}{memory or float('nan'):10.0f}")
+    report(given, runs, 14)
 
 
 if __name__ == "__main__":

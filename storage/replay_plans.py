@@ -30,7 +30,7 @@ WHERE $2::uuid IS NULL
 ORDER BY created_at DESC, id DESC LIMIT $1
 """
 _TERMS = """
-SELECT replay_id::text, chosen_by::text, canary, canary_is_over, breaker FROM redrive.replay_terms
+SELECT replay_id::text, chosen_by::text, canary, breaker FROM redrive.replay_terms
 WHERE replay_id = ANY($1::uuid[])
 """
 _EVENTS = "SELECT action, by, at, why FROM redrive.replay_events WHERE replay_id = $1::uuid ORDER BY id"
@@ -88,7 +88,6 @@ class Terms:
 
     chosen_by: dict[str, Any] | None = None
     canary: int | None = None
-    canary_is_over: bool = False
     breaker: int | None = None
 
 
@@ -217,7 +216,7 @@ async def _whole(connection: AnyConnection, plans: list[Replay]) -> list[Replay]
     if await has_table(connection, TERMS):
         for row in await connection.fetch(_TERMS, ids):
             chosen_by = None if row["chosen_by"] is None else json.loads(row["chosen_by"])
-            terms[row["replay_id"]] = Terms(chosen_by, row["canary"], row["canary_is_over"], row["breaker"])
+            terms[row["replay_id"]] = Terms(chosen_by, row["canary"], row["breaker"])
     return [
         replace(
             plan,
