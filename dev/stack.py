@@ -84,6 +84,8 @@ class Stack:
             stack.sink_url = sink
             settings["REDRIVE_ALERT_WEBHOOK_URL"] = f"{sink}/alerts"
             settings["REDRIVE_ALERT_WEBHOOK_SECRET"] = secrets.token_hex(16)
+            allowed = (settings.get("REDRIVE_ALERT_ALLOW"), HOST)
+            settings["REDRIVE_ALERT_ALLOW"] = ",".join(filter(None, allowed))
         return stack
 
     def set_up(self, key_name: str) -> None:

@@ -9,7 +9,7 @@ import re
 HEADER = "Redrive-Signature"
 DELIVERY = "Redrive-Delivery"
 TOLERANCE_S = 300
-_FORM = re.compile(r"t=([0-9]{1,12}),v1=([0-9a-f]{64})")
+_FORM = re.compile(r"t=([0-9]{1,12})((?:,v1=[0-9a-f]{64})+)")
 
 
 class BadSignatureError(Exception):
@@ -17,7 +17,7 @@ class BadSignatureError(Exception):
 
 
 def verify(header: str | None, body: bytes, secret: str, now: float) -> None:
-    """Checks `t=<unix seconds>,v1=<hex HMAC-SHA256 over "<t>." and the body>`.
+    """Checks `t=<unix seconds>,v1=<hex HMAC-SHA256 over "<t>." and the body>`; of several `v1` one is enough.
 
     Raises:
         BadSignatureError: missing, malformed, more than 5 minutes off (a replayed delivery), or wrong.
@@ -30,5 +30,5 @@ def verify(header: str | None, body: bytes, secret: str, now: float) -> None:
     if abs(now - int(parts[1])) > TOLERANCE_S:
         raise BadSignatureError(f"signed {now - int(parts[1]):.0f} s ago; {TOLERANCE_S} s are allowed")
     right = hmac.new(secret.encode(), f"{parts[1]}.".encode() + body, hashlib.sha256).hexdigest()
-    if not hmac.compare_digest(right, parts[2]):
+    if not any(hmac.compare_digest(right, each) for each in parts[2].split(",v1=")[1:]):
         raise BadSignatureError("the signature is not this body's under our secret")

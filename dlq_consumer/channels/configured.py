@@ -20,14 +20,14 @@ def channels_of(alerts: AlertSettings, sentry: SentrySettings) -> tuple[Channel,
         WrongChannelError: names the setting.
     """
     found: list[Channel] = []
-    if alerts.webhook_url is not None and alerts.webhook_secret is not None:
-        found.append(
-            Webhook(
-                alerts.webhook_url.get_secret_value(),
-                alerts.webhook_secret.get_secret_value(),
-                alerts.timeout_s,
+    url, secret = alerts.webhook_url, alerts.webhook_secret
+    try:
+        if url is not None and secret is not None:
+            found.append(
+                Webhook(url.get_secret_value(), secret.get_secret_value(), alerts.timeout_s, alerts.reach)
             )
-        )
+    except ValueError as error:
+        raise WrongChannelError(f"REDRIVE_ALERT_WEBHOOK_URL: {error}") from None
     try:
         for number, url in enumerate(alerts.apprise_urls, start=1):
             found.append(AppriseUrl(url.get_secret_value(), number, alerts.timeout_s))
@@ -35,7 +35,8 @@ def channels_of(alerts: AlertSettings, sentry: SentrySettings) -> tuple[Channel,
         raise WrongChannelError(f"REDRIVE_ALERT_APPRISE_URLS: {error}") from None
     try:
         if sentry.sentry_dsn is not None:
-            found.append(Sentry(Dsn.parse(sentry.sentry_dsn.get_secret_value()), alerts.timeout_s))
+            dsn = Dsn.parse(sentry.sentry_dsn.get_secret_value())
+            found.append(Sentry(dsn, alerts.timeout_s, alerts.reach))
     except ValueError as error:
         raise WrongChannelError(f"REDRIVE_SENTRY_DSN: {error}") from None
     return tuple(found)

@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dlq_consumer.alert_message import as_json, text, title
-from dlq_consumer.channels.http import Poster
+from dlq_consumer.channels.http import AlertPoster
+from outbound.reach import Reach
 from storage.alerts import Alert
 from storage.times import shown_time
 
@@ -50,9 +51,10 @@ class Sentry:
     name = "sentry"
     takes_resolved = False
 
-    def __init__(self, dsn: Dsn, timeout_s: float) -> None:
+    def __init__(self, dsn: Dsn, timeout_s: float, reach: Reach) -> None:
+        """Raises ValueError: see `AlertPoster`."""
         self._dsn = dsn
-        self._poster = Poster(dsn.url, timeout_s)
+        self._poster = AlertPoster(dsn.url, timeout_s, reach)
 
     @property
     def longest_s(self) -> float:

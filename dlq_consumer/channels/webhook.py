@@ -7,8 +7,9 @@ import time
 from datetime import UTC, datetime
 
 from dlq_consumer.alert_message import as_json
-from dlq_consumer.channels.http import Poster
-from dlq_consumer.signature import DELIVERY_HEADER, SIGNATURE_HEADER, sign
+from dlq_consumer.channels.http import AlertPoster
+from outbound.reach import Reach
+from outbound.signature import DELIVERY_HEADER, SIGNATURE_HEADER, sign
 from storage.alerts import Alert
 
 
@@ -18,8 +19,9 @@ class Webhook:
     name = "webhook"
     takes_resolved = True
 
-    def __init__(self, url: str, secret: str, timeout_s: float) -> None:
-        self._poster = Poster(url, timeout_s)
+    def __init__(self, url: str, secret: str, timeout_s: float, reach: Reach) -> None:
+        """Raises ValueError: see `AlertPoster`."""
+        self._poster = AlertPoster(url, timeout_s, reach)
         self._secret = secret
 
     @property
@@ -33,7 +35,7 @@ class Webhook:
             {
                 "content-type": "application/json",
                 "user-agent": "redrive",
-                SIGNATURE_HEADER: sign(self._secret, body, at=int(time.time())),
+                SIGNATURE_HEADER: sign([self._secret], body, at=int(time.time())),
                 DELIVERY_HEADER: alert.id,
             },
         )

@@ -161,12 +161,15 @@ def test_a_test_alert_that_one_channel_refuses_is_exit_1_and_the_others_get_it(
     [
         ("REDRIVE_ALERT_APPRISE_URLS", f"json://127.0.0.1/ nowhere://{TOKEN}"),
         ("REDRIVE_SENTRY_DSN", f"http://127.0.0.1/{TOKEN}"),
+        ("REDRIVE_SENTRY_DSN", f"https://key@169.254.169.254/{TOKEN}"),
+        ("REDRIVE_ALERT_WEBHOOK_URL", f"https://localhost.:9/{TOKEN}"),
+        ("REDRIVE_ALERT_WEBHOOK_URL", f"https://10.0.0.1/{TOKEN}"),
     ],
 )
 def test_a_channel_that_cannot_be_is_refused_by_name_without_its_secret(
     graveyard: Graveyard, setting: str, value: str
 ) -> None:
-    graveyard.settings[setting] = value
+    graveyard.settings |= {setting: value, "REDRIVE_ALERT_WEBHOOK_SECRET": "s", "REDRIVE_ALERT_ALLOW": ""}
     for arguments in (("consume",), ("alerts", "test")):
         done = graveyard.dlq(*arguments)
         assert (done.returncode, done.stdout) == (2, "")

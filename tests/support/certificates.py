@@ -21,12 +21,13 @@ class Certificate:
         return made
 
 
-def certificate(directory: Path) -> Certificate:
+def certificate(directory: Path, names: str = "IP:127.0.0.1") -> Certificate:
+    """`names`: for which hosts, as openssl spells it."""
     made = Certificate(directory / "certificate.pem", directory / "key.pem")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
          "-keyout", str(made.key), "-out", str(made.trusted), "-days", "2", "-subj", "/CN=test",
-         "-addext", "subjectAltName=IP:127.0.0.1"],
+         "-addext", f"subjectAltName={names}"],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
     return made

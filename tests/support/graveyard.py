@@ -50,6 +50,7 @@ class Graveyard:
             "REDRIVE_MANAGEMENT_URL": self.vhost.management_url,
             "REDRIVE_DATABASE_URL": self.database.url,
             "REDRIVE_TOPOLOGY": "tests.support.small_topology:TOPOLOGY",
+            "REDRIVE_ALERT_ALLOW": "127.0.0.1",  # receivers of tests
         } | self.settings
 
     def start(self, *, ready: bool = True, **settings: str) -> Process:

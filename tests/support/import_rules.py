@@ -11,9 +11,10 @@ from pathlib import PurePosixPath
 MAY_IMPORT = {
     "topology": set[str](),
     "storage": set[str](),
+    "outbound": set[str](),
     "workers": {"topology", "storage"},
-    "dlq_consumer": {"topology", "storage"},
-    "api": {"topology", "storage"},
+    "dlq_consumer": {"topology", "storage", "outbound"},
+    "api": {"topology", "storage", "outbound"},
     "dev": {"topology", "storage"},  # it starts the others as processes
     # It measures the whole, on the tests' servers, beside others' programs.
     "benchmarks": {"topology", "storage", "workers", "dev", "tests"},

@@ -88,7 +88,8 @@ def test_each_dependency_has_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["api", "benchmarks", "dev", "dlq_consumer", "storage", "topology", "workers", "tests"]
+    "package",
+    ["api", "benchmarks", "dev", "dlq_consumer", "outbound", "storage", "topology", "workers", "tests"],
 )
 def test_what_is_imported_is_declared(package: str) -> None:
     at_run_time, for_development = declared()
