@@ -19,6 +19,10 @@ WITH_KEY, WITH_VALUES, WITH_BODY, WITH_PLACE = (401, 403, 503), (422,), (400, 41
 SUBMISSIONS = ("/jobs", "/jobs/batch")
 # Here the body names what there may not be, and nothing is in the way.
 NAMED_IN_THE_BODY = "alerts"
+FULL = {
+    "description": "The database is away, or the outbox is full: nothing is known to be stored, try again.",
+    "headers": {"Retry-After": {"schema": {"type": "integer"}, "description": "seconds"}},
+}
 PROBLEM_SCHEMA = {
     "type": "object",
     "description": "RFC 9457",
@@ -66,6 +70,8 @@ def _completed(document: dict[str, Any], topology: Topology) -> dict[str, Any]:
                 "description": HTTPStatus(status).phrase,
                 "content": {"application/problem+json": {"schema": {"$ref": MODELS.format(model=PROBLEM)}}},
             }
+        if path in SUBMISSIONS and method == "post":
+            answers["503"] |= FULL
     payloads = {job.name: job.payload for job in topology.jobs}
     kinds = [(model, "validation") for model in dict.fromkeys(payloads.values())]
     found, definitions = models_json_schema(kinds, ref_template=MODELS)  # type: ignore[arg-type]

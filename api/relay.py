@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from api.backpressure import Backpressure
 from api.broker_link import BrokerLink
+from api.outbox_room import OutboxRoom
 from api.settings import ApiSettings
 from storage import outbox
 from storage.errors import DRIVER_ERRORS, DatabaseAwayError
@@ -41,7 +42,10 @@ class Undecided:
 class Relay:
     """One per API process; several share the outbox by row locks."""
 
-    def __init__(self, address: AmqpAddress, topology: Topology, settings: ApiSettings) -> None:
+    def __init__(
+        self, address: AmqpAddress, topology: Topology, settings: ApiSettings, room: OutboxRoom
+    ) -> None:
+        self._room = room
         self._batch = settings.relay_batch
         self._database_timeout_s = settings.database_timeout_s
         self._poll_s = settings.relay_poll_s
@@ -67,8 +71,9 @@ class Relay:
         """Queues above their watermark: their messages wait in the outbox."""
         return self._backpressure.paused
 
-    def submitted(self) -> None:
-        """A row was committed by this process: publish it now."""
+    def submitted(self, rows: int = 1) -> None:
+        """So many rows were committed by this process: publish them now."""
+        self._room.accepted(rows)
         self._submitted = True
         self._wake.set()
 
@@ -168,6 +173,7 @@ class Relay:
                 "not published: %s", answer.error, extra={"action": "publish_refused", "outbox_id": answer.id}
             )
         await batch.settle(confirmed, refused)
+        self._room.sent(len(confirmed))
         return next((answer for answer in answers if isinstance(answer, Undecided)), None)
 
     async def _send(self, row: OutboxRow) -> Refused | Undecided | None:

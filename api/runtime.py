@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from api.broker_view import BrokerView
+from api.broker_watch import BrokerWatch, Trouble
+from api.outbox_room import OutboxRoom
 from api.pruning import prune_forever
 from api.relay import Relay
 from api.settings import ApiSettings
-from storage.errors import DRIVER_ERRORS, DatabaseAwayError
+from storage.errors import DRIVER_ERRORS, DatabaseAwayError, StorageError
 from storage.pool import AnyConnection, Pool, borrow, open_pool, wait_for_database
 from storage.settings import StorageSettings
 from topology.address import AmqpAddress
@@ -22,6 +25,7 @@ from topology.spec import Topology
 log = logging.getLogger("redrive.api")
 NAME = "redrive-api"
 AGAIN_S = 1.0
+RELAY_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -42,18 +46,28 @@ class Runtime:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.broker = BrokerView(config.management_url, config.address.vhost)
-        self.relay = Relay(config.address, config.topology, config.api)
+        self.room = OutboxRoom(config.api.outbox_limit)
+        self.relay = self._new_relay()
+        self.watch = BrokerWatch(self.broker, config.topology)
         self._pool: Pool | None = None
         self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._relay_error: str | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="relay")
         self._task.add_done_callback(_log_failure)
 
     @property
-    def failed(self) -> bool:
-        """Whether the task behind the scenes ended by a defect; its traceback is in the log."""
-        return self._task is None or self._task.done()
+    def troubles(self) -> list[Trouble]:
+        """What delays jobs, but does not keep them from being accepted."""
+        found = [*self.watch.troubles]
+        if (broker := self.relay.broker) != "ok":
+            found.insert(0, Trouble("broker", broker))
+        if self._relay_error is not None:
+            found.insert(0, Trouble("relay", self._relay_error))
+        paused = "above its watermark, or being migrated: its jobs wait in the outbox"
+        return found + [Trouble(queue, paused) for queue in self.relay.paused]
 
     @asynccontextmanager
     async def database(self, for_s: float | None = None) -> AsyncIterator[AnyConnection]:
@@ -71,6 +85,7 @@ class Runtime:
 
     async def close(self) -> None:
         """Stop the relay after its batch, then close the pool. Open requests have ended by then."""
+        self._stopping = True
         self.relay.stop()
         if self._task is not None:
             if self._pool is not None:
@@ -86,15 +101,52 @@ class Runtime:
                 self._pool.terminate()
 
     async def _run(self) -> None:
-        self._pool = await self._connect()
-        retention_s = self.config.api.idempotency_retention_s
-        pruning = asyncio.create_task(prune_forever(self.database, retention_s), name="pruning")
-        pruning.add_done_callback(_log_failure)
+        # Beside the database's: trouble of the broker is told while the database is waited for.
+        looking = self._beside(self.watch.run(), "broker_watch")
+        beside = [looking]
         try:
-            await self.relay.run(self._pool, self.config.storage)
+            pool = await self._connect()
+            await self._measure(pool)
+            self._pool = pool  # from here on jobs are accepted
+            retention_s = self.config.api.idempotency_retention_s
+            beside.append(self._beside(prune_forever(self.database, retention_s), "pruning"))
+            beside.append(self._beside(self.room.watch(self.database), "outbox_room"))
+            await self._relay_on(pool)
         finally:
-            pruning.cancel()
-            await asyncio.wait({pruning})
+            for task in beside:
+                task.cancel()
+            await asyncio.wait(beside)
+
+    def _beside(self, work: Coroutine[Any, Any, NoReturn], name: str) -> asyncio.Task[NoReturn]:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_log_failure)
+        return task
+
+    async def _measure(self, pool: Pool) -> None:
+        """Before the first job: the outbox may be full already."""
+        with suppress(StorageError, *DRIVER_ERRORS):
+            async with borrow(pool, self.config.api.database_timeout_s) as db:
+                await self.room.look(db)
+
+    async def _relay_on(self, pool: Pool) -> None:
+        """Until told to stop; after a defect with a new relay, or accepted jobs would stay."""
+        while not self._stopping:
+            try:
+                await self.relay.run(pool, self.config.storage)
+            except Exception as error:
+                self._relay_error = f"stopped by a defect ({type(error).__name__}), started again"
+                log.critical(
+                    "the relay stopped by a defect; another one in %g s",
+                    RELAY_AGAIN_S,
+                    extra={"action": "relay_failed"},
+                    exc_info=error,
+                )
+                await asyncio.sleep(RELAY_AGAIN_S)
+                self._relay_error = None
+                self.relay = self._new_relay()
+
+    def _new_relay(self) -> Relay:
+        return Relay(self.config.address, self.config.topology, self.config.api, self.room)
 
     async def _connect(self) -> Pool:
         while True:
@@ -109,7 +161,7 @@ class Runtime:
             return pool
 
 
-def _log_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()):
         fields = {"action": f"{task.get_name()}_failed"}
         log.critical("%s stopped by a defect", task.get_name(), extra=fields, exc_info=error)

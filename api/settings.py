@@ -33,6 +33,9 @@ class ApiSettings(BaseSettings):
     database_timeout_s: float = Field(
         default=5.0, gt=0, le=60, description="seconds until a request gives up"
     )
+    outbox_limit: int = Field(
+        default=1_000_000, ge=1, le=1_000_000_000, description="messages that wait before jobs are refused"
+    )
     relay_batch: int = Field(default=200, ge=1, le=5_000, description="messages published at a time")
     relay_poll_s: float = Field(
         default=1.0, gt=0, le=60, description="seconds between looks at the outbox that nothing asked for"

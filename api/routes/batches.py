@@ -63,7 +63,8 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
 
     `results` has one entry for each job, in the order of the batch: `status` 202 with `id`, `location` and
     `replayed`, or that of a refusal, with what `POST /jobs` would say. The answer is 202 when every job was
-    accepted, 207 when some were not; all that were are committed together.
+    accepted, 207 when some were not; all that were are committed together. 503 with `Retry-After` while the
+    outbox is full: nothing is stored then.
     """
     if KEY_HEADER in request.headers:
         fault = FieldError(KEY_HEADER, "does not belong here: each job of a batch has its idempotency_key")
@@ -74,10 +75,12 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     )
     became: list[batches.BatchedJob] = []
     if wanted:
+        scope = _scope(principal.name)
         async with runtime.database() as db:
-            became = await batches.submit(db, _scope(principal.name), wanted)
-    if any(not (each.replayed or each.conflict) for each in became):
-        runtime.relay.submitted()
+            await runtime.room.require(db, scope, [key.key for _, key in wanted])
+            became = await batches.submit(db, scope, wanted)
+    if new := sum(not (each.replayed or each.conflict) for each in became):
+        runtime.relay.submitted(new)
     told = results(asked, became)
     accepted = [each for each in told if each["status"] == 202]
     counts = {

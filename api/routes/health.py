@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 
 from api.auth import Context, Reader
-from api.broker_view import BrokerViewError
 from api.json_text import JsonResponse
 from api.prometheus import CONTENT_TYPE, render
 from api.runtime import Runtime
@@ -27,17 +25,21 @@ async def alive() -> Response:
 
 @router.get("/readyz", summary="Jobs can be accepted")
 async def ready(runtime: Context) -> Response:
-    """503 without database, schema or relay. Without the broker 200: accepted jobs wait in the outbox."""
-    database, stuck = await asyncio.gather(_database(runtime), _stuck(runtime))
-    relay = "stopped" if runtime.failed else "running" if database == "ok" else "waiting"
-    is_ready = database == "ok" and relay == "running"
+    """503 without database or schema, or while the outbox is full.
+
+    With trouble of the broker or the topology 200, and its name in `degraded`: jobs are accepted, and wait.
+    """
+    database = await _database(runtime)
+    room, troubles = runtime.room, runtime.troubles
+    is_ready = database == "ok" and not room.full
     content: dict[str, Any] = {
-        "status": "ready" if is_ready else "not ready",
+        "status": "not ready" if not is_ready else "degraded" if troubles else "ready",
         "database": database,
-        "relay": relay,
+        "outbox": {"messages": room.messages, "limit": room.limit, "full": room.full},
         "broker": runtime.relay.broker,
         "paused_queues": runtime.relay.paused,
-        "stuck_letters": stuck,
+        "stuck_letters": runtime.watch.stuck,
+        "degraded": [trouble.as_json() for trouble in troubles],
     }
     return JsonResponse(content, 200 if is_ready else 503)
 
@@ -53,14 +55,6 @@ async def _database(runtime: Runtime) -> str:
     except DRIVER_ERRORS as error:  # such as a password that was changed
         return f"refused: {type(error).__name__}"
     return "ok"
-
-
-async def _stuck(runtime: Runtime) -> int | None:
-    """Letters that the broker cannot hand to their dead-letter exchange; None when it does not say."""
-    try:
-        return sum(queue.stuck for queue in (await runtime.broker.queues()).values())
-    except BrokerViewError:
-        return None
 
 
 def metrics_router(*, public: bool) -> APIRouter:

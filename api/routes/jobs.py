@@ -69,7 +69,7 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
 
     The same `Idempotency-Key` with the same type and payload gets the same answer, with
     `Idempotent-Replayed: true`, and no second job; with others it is refused (422). A refused request
-    does not use its key up.
+    does not use its key up. 503 with `Retry-After` while the outbox is full.
     """
     keys = request.headers.getlist(KEY_HEADER)
     asked = await read_json(
@@ -80,6 +80,7 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     key = IdempotencyKey(f"{principal.name} {ROUTE}", asked.key, asked.request)
     try:
         async with runtime.database() as db:
+            await runtime.room.require(db, key.scope, [key.key])
             accepted = await jobs.submit(db, new_job(asked, principal.name), key)
     except IdempotencyConflictError as conflict:
         raise Problem(

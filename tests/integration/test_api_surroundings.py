@@ -136,10 +136,11 @@ def test_queues_job_types_health_and_metrics_show_what_is_there(stack: Stack) ->
     assert ready.json() == {
         "status": "ready",
         "database": "ok",
-        "relay": "running",
+        "outbox": {"messages": 0, "limit": 1_000_000, "full": False},
         "broker": "ok",
         "paused_queues": [],
         "stuck_letters": 0,
+        "degraded": [],
     }
     assert httpx.get(f"{stack.http.base_url}/healthz").json() == {"status": "alive"}
     metrics = stack.http.get("/metrics")

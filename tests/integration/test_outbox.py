@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from storage import outbox
+from storage import outbox, outbox_size
 from storage.jobs import IdempotencyKey, NewJob, submit
 from storage.outbox import Refused
 from storage.pool import Pool, borrow, open_pool
@@ -133,3 +133,31 @@ async def test_why_it_cannot_listen_is_said_once_and_once_more_when_it_changes(
     )
     listening.cancel()
     await asyncio.wait({listening})
+
+
+async def test_its_size_counts_what_is_due_and_what_was_refused_but_not_what_is_delayed(
+    pool: Pool, database: Database
+) -> None:
+    async def size(limit: int) -> int:
+        async with borrow(pool, 5) as db:
+            return await outbox_size.due(db, limit, within_s=60)
+
+    assert await size(10) == 0
+    for job_id in "abcdef":
+        await accept(pool, job_id)
+    assert [await size(limit) for limit in (10, 6, 3)] == [6, 6, 3]
+    database.execute(
+        "update redrive.outbox set not_before = now() + interval '1 hour' where job_id in ('a', 'f')"
+    )
+    database.execute("update redrive.outbox set not_before = now() + interval '59 s' where job_id = 'b'")
+    assert await size(6) == 4
+    database.execute("delete from redrive.outbox where job_id = 'f'")
+    # Below the limit the range of the numbers will do: never too few.
+    assert await size(100) == 5
+
+
+async def test_a_key_that_was_not_used_is_new(pool: Pool) -> None:
+    await accept(pool, "a")
+    async with borrow(pool, 5) as db:
+        asked = [("shop", ["a"]), ("shop", ["a", "b"]), ("other", ["a"])]
+        assert [await outbox_size.any_new(db, *each) for each in asked] == [False, True, True]
