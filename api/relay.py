@@ -11,6 +11,7 @@ from uuid import uuid4
 from api.backpressure import Backpressure
 from api.broker_link import BrokerLink
 from api.outbox_room import OutboxRoom
+from api.relay_counts import RelayCounts
 from api.settings import ApiSettings
 from storage import outbox
 from storage.errors import DRIVER_ERRORS, DatabaseAwayError
@@ -56,6 +57,7 @@ class Relay:
         self._backoff = Backoff(PAUSE_S)
         self._waits: dict[str, Waiting] = {}
         self._backpressure = Backpressure(topology)
+        self.counts = RelayCounts()
         self._link = BrokerLink(address, "redrive-api-depths", self._wake.set)
         self._publisher = Publisher(address, "redrive-api-relay", settings.publish_timeout_s, say=log.warning)
 
@@ -160,6 +162,8 @@ class Relay:
     async def _publish(self, batch: Batch, connection: BrokerConnection) -> Undecided | None:
         """Publish and settle a batch; the first row of which nothing is known, if any."""
         rows = await self._backpressure.admit(connection, batch.rows)
+        clock = asyncio.get_running_loop().time
+        began = clock()
         answers = await asyncio.gather(*(self._send(row) for row in rows))
         for place, answer in enumerate(answers):
             # The broker closes a channel over one message, and all in flight share its fate; alone, each
@@ -168,6 +172,13 @@ class Relay:
                 answers[place] = await self._send_alone(rows[place])
         confirmed = [row.id for row, answer in zip(rows, answers, strict=True) if answer is None]
         refused = [answer for answer in answers if isinstance(answer, Refused)]
+        if rows:
+            self.counts.batch(
+                clock() - began,
+                confirmed=len(confirmed),
+                refused=len(refused),
+                undecided=len(rows) - len(confirmed) - len(refused),
+            )
         for answer in refused:
             log.warning(
                 "not published: %s", answer.error, extra={"action": "publish_refused", "outbox_id": answer.id}

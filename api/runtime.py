@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from api.broker_view import BrokerView
 from api.broker_watch import BrokerWatch, Trouble
+from api.figures import ApiFigures
 from api.outbox_room import OutboxRoom
 from api.pruning import prune_forever
 from api.relay import Relay
@@ -49,6 +50,7 @@ class Runtime:
         self.room = OutboxRoom(config.api.outbox_limit)
         self.relay = self._new_relay()
         self.watch = BrokerWatch(self.broker, config.topology)
+        self.figures = ApiFigures(self)
         self._pool: Pool | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -92,6 +94,7 @@ class Runtime:
                 await asyncio.wait({self._task}, timeout=self.config.api.publish_timeout_s)
             self._task.cancel()
             await asyncio.wait({self._task})
+        await self.figures.close()
         await self.broker.close()
         if self._pool is not None:
             try:

@@ -1,4 +1,4 @@
-"""Counts for dashboards: jobs, outbox, dead letters, groups."""
+"""Counts for lists of queues: jobs and outbox."""
 
 from __future__ import annotations
 
@@ -16,14 +16,6 @@ SELECT queue, count(*) FILTER (WHERE created_at <= now()) AS messages,
        greatest(extract(epoch FROM now() - min(created_at)), 0)::float8 AS oldest_s,
        (array_agg(last_error ORDER BY id DESC) FILTER (WHERE last_error IS NOT NULL))[1] AS last_error
 FROM redrive.outbox GROUP BY queue ORDER BY queue
-"""
-LETTERS = """
-SELECT queue, reason, state, count(*) AS letters FROM redrive.dead_letters WHERE duplicate_of IS NULL
-GROUP BY queue, reason, state ORDER BY queue, reason, state
-"""
-OPEN_GROUPS = """
-SELECT count(DISTINCT fingerprint) FROM redrive.dead_letters
-WHERE state IN ('open', 'replaying', 'quarantined')
 """
 
 
@@ -49,24 +41,6 @@ class OutboxCount:
     last_error: str | None
 
 
-@dataclass(frozen=True)
-class LetterCount:
-    """Duplicates are not counted: one death, one letter."""
-
-    queue: str
-    reason: str
-    state: str
-    letters: int
-
-
-@dataclass(frozen=True)
-class Overview:
-    jobs: tuple[JobCount, ...]
-    outbox: tuple[OutboxCount, ...]
-    letters: tuple[LetterCount, ...]
-    open_groups: int
-
-
 async def job_counts(db: AnyConnection) -> tuple[JobCount, ...]:
     """Jobs by queue and state.
 
@@ -85,22 +59,6 @@ async def outbox_counts(db: AnyConnection) -> tuple[OutboxCount, ...]:
     """
     with translate("count the outbox"):
         return tuple(OutboxCount(**row) for row in await db.fetch(OUTBOX))
-
-
-async def overview(db: AnyConnection) -> Overview:
-    """Everything that is counted, as one snapshot.
-
-    Raises:
-        DatabaseAwayError: try again.
-    """
-    with translate("count jobs and letters"):
-        async with db.transaction(isolation="repeatable_read", readonly=True):
-            return Overview(
-                tuple(JobCount(**row) for row in await db.fetch(JOBS)),
-                tuple(OutboxCount(**row) for row in await db.fetch(OUTBOX)),
-                tuple(LetterCount(**row) for row in await db.fetch(LETTERS)),
-                int(await db.fetchval(OPEN_GROUPS)),
-            )
 
 
 async def require_schema(db: AnyConnection) -> None:

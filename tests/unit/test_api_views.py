@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from api.broker_view import QueueCounts
 from api.job_view import accepted_view, job_view
-from api.prometheus import render
 from api.routes.queues import queues_view
 from storage.attempts import AttemptRow
 from storage.jobs import Job
-from storage.overview import JobCount, LetterCount, OutboxCount, Overview
+from storage.overview import JobCount, OutboxCount
 from topology.catalogue import TOPOLOGY
 from topology.spec import Ladder, Topology, WorkQueue
 
@@ -131,20 +130,3 @@ def test_what_waits_on_a_shared_ladder_is_told_of_each_queue_with_the_ladders_na
 def test_queues_without_the_broker_say_null_not_zero() -> None:
     shown = queues_view(TOPOLOGY, None, [], [], ())
     assert {queue["depth"] for queue in shown} == {None}
-
-
-def test_metrics_are_prometheus_text_with_escaped_labels() -> None:
-    counts = Overview(
-        (JobCount("payments", "RUNNING", 2),),
-        (OutboxCount("payments", 3, 0, 1, 12.25, None),),
-        (LetterCount('a"b\\c\nd', "exception", "open", 5),),
-        4,
-    )
-    lines = render(counts, "ok").splitlines()
-    assert 'redrive_jobs{queue="payments",state="RUNNING"} 2' in lines
-    assert 'redrive_outbox_messages{queue="payments"} 3' in lines
-    assert "redrive_outbox_oldest_seconds 12.25" in lines
-    assert 'redrive_dead_letters{queue="a\\"b\\\\c\\nd",reason="exception",state="open"} 5' in lines
-    assert "redrive_dead_letter_groups_open 4" in lines
-    assert "redrive_broker_up 1" in lines
-    assert "redrive_broker_up 0" in render(counts, "away").splitlines()

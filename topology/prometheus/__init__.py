@@ -1,0 +1,1 @@
+"""What every process of ours tells Prometheus, written and served one way."""
