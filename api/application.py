@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from api import openapi, problems
+from api import doorway, openapi, problems
 from api.job_watch import JobWatch
 from api.routes import (
     alerts,
@@ -64,5 +64,6 @@ def create_app(config: Config) -> FastAPI:
     ):
         app.include_router(routes.router)
     app.include_router(health.metrics_router(public=config.api.metrics_public))
+    doorway.install(app)
     openapi.describe(app, config.topology)
     return app

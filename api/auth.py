@@ -1,39 +1,25 @@
-"""API keys: made, hashed, and asked for."""
+"""Who asks, whether they may, and whether not too often."""
 
 from __future__ import annotations
 
-import hashlib
-import secrets
+import asyncio
+import math
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from api import visit
+from api.keys import TooManyUnknownError
 from api.problems import Problem
 from api.runtime import Runtime
-from storage import api_keys
 from storage.api_keys import Principal
 
 SCOPES = ("submit", "read", "operate")
-PREFIX = "rdk_"
-KEY_BYTES = 32
 CHALLENGE = 'Bearer realm="redrive"'
+# So many jobs of a batch count as one request: about what they cost the database beside each other.
+JOBS_TO_A_REQUEST = 10
 _bearer = HTTPBearer(auto_error=False, description="An API key, made by `api-keys create`: rdk_…")
-
-
-def new_key() -> str:
-    """A key of 256 random bits."""
-    return PREFIX + secrets.token_urlsafe(KEY_BYTES)
-
-
-def hash_key(key: str) -> bytes:
-    """What is stored of a key.
-
-    Plain SHA-256: salt and a slow hash protect what people choose; 256 random bits can neither be
-    guessed nor tabulated. The look-up is by this hash, so the time that the database's comparison takes
-    tells about the hash of a guess alone, from which no next guess follows.
-    """
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 def runtime_of(request: Request) -> Runtime:
@@ -43,7 +29,7 @@ def runtime_of(request: Request) -> Runtime:
 
 
 class Requires:
-    """A dependency: the request has a key (else 401) with one of these scopes (else 403)."""
+    """A dependency: the request has a key (else 401), not too often (429), with one of these scopes (403)."""
 
     def __init__(self, *scopes: str) -> None:
         assert set(scopes) <= set(SCOPES)
@@ -51,15 +37,20 @@ class Requires:
 
     async def __call__(
         self,
+        request: Request,
         runtime: Annotated[Runtime, Depends(runtime_of)],
         credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
     ) -> Principal:
         if credentials is None:
             raise _unauthorized("a key is required: Authorization: Bearer rdk_…")
-        async with runtime.database() as db:
-            principal = await api_keys.find(db, hash_key(credentials.credentials))
+        try:
+            principal = await runtime.keys.principal(credentials.credentials, address_of(request))
+        except TooManyUnknownError as error:
+            headers = error.taken.headers
+            raise Problem(429, "too-many-unknown-keys", f"{error}", headers=headers) from None
         if principal is None:
-            raise _unauthorized("this key is not known, or was revoked", error="invalid_token")
+            raise _unauthorized("this key is not known, was revoked or has ended", error="invalid_token")
+        charge(request, runtime, principal)
         if not principal.scopes.intersection(self.scopes):
             wanted = " or ".join(map(repr, self.scopes))
             scopes = " ".join(self.scopes)
@@ -70,6 +61,36 @@ class Requires:
                 headers={"WWW-Authenticate": f'{CHALLENGE}, error="insufficient_scope", scope="{scopes}"'},
             )
         return principal
+
+
+def charge(request: Request, runtime: Runtime, principal: Principal, cost: float = 1.0) -> None:
+    """Count a request of this caller, against the limit of its key or of the settings.
+
+    Raises:
+        Problem: 429, with the seconds to wait.
+    """
+    settings = runtime.config.api
+    rate = settings.rate_per_s if principal.rate is None else principal.rate
+    burst = principal.burst or settings.rate_burst
+    if not rate:
+        return
+    now = asyncio.get_running_loop().time()
+    taken = runtime.rates.take(principal.name, rate, burst, now, cost)
+    visit.of(request.scope).headers |= taken.headers
+    if not taken.allowed:
+        detail = f"the key {principal.name!r} asks too often: {rate:g} requests a second, {burst} at once"
+        raise Problem(429, "rate-limit", detail, headers=taken.headers)
+
+
+def charge_jobs(request: Request, runtime: Runtime, principal: Principal, jobs: int) -> None:
+    """Count what a batch is more than the one request that was counted. Raises Problem (429)."""
+    if more := math.ceil(jobs / JOBS_TO_A_REQUEST) - 1:
+        charge(request, runtime, principal, more)
+
+
+def address_of(request: Request) -> str | None:
+    """The peer's, or what a proxy that uvicorn trusts (FORWARDED_ALLOW_IPS) says of it."""
+    return request.client.host if request.client else None
 
 
 def _unauthorized(detail: str, error: str | None = None) -> Problem:

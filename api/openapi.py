@@ -15,7 +15,7 @@ from topology.spec import Topology
 MODELS = "#/components/schemas/{model}"
 PROBLEM = "Problem"
 # Of an answer to whoever has a key; what is wrong with a parameter or a body; what is not there.
-WITH_KEY, WITH_VALUES, WITH_BODY, WITH_PLACE = (401, 403, 503), (422,), (400, 413, 415, 422), (404,)
+WITH_KEY, WITH_VALUES, WITH_BODY, WITH_PLACE = (401, 403, 429, 503), (422,), (400, 413, 415, 422), (404,)
 SUBMISSIONS = ("/jobs", "/jobs/batch")
 # Here the body names what there may not be, and nothing is in the way.
 NAMED_IN_THE_BODY = "alerts"

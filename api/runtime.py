@@ -12,8 +12,10 @@ from typing import Any, NoReturn
 from api.broker_view import BrokerView
 from api.broker_watch import BrokerWatch, Trouble
 from api.figures import ApiFigures
+from api.keys import KeyRing
 from api.outbox_room import OutboxRoom
 from api.pruning import prune_forever
+from api.rate_limit import RateLimit
 from api.relay import Relay
 from api.settings import ApiSettings
 from storage.errors import DRIVER_ERRORS, DatabaseAwayError, StorageError
@@ -51,6 +53,8 @@ class Runtime:
         self.relay = self._new_relay()
         self.watch = BrokerWatch(self.broker, config.topology)
         self.figures = ApiFigures(self)
+        self.keys = KeyRing(self.database, config.api.unknown_keys_per_min)
+        self.rates = RateLimit()
         self._pool: Pool | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = False

@@ -36,6 +36,14 @@ class ApiSettings(BaseSettings):
     outbox_limit: int = Field(
         default=1_000_000, ge=1, le=1_000_000_000, description="messages that wait before jobs are refused"
     )
+    # In each API process: a shared count would cost each request a round trip.
+    rate_per_s: float = Field(
+        default=1_000, ge=0, lt=1e9, description="requests a second of one caller; 0: no limit"
+    )
+    rate_burst: int = Field(default=2_000, ge=1, le=10**9, description="requests of one caller at once")
+    unknown_keys_per_min: int = Field(
+        default=60, ge=1, le=1_000_000, description="unknown keys from one address"
+    )
     relay_batch: int = Field(default=200, ge=1, le=5_000, description="messages published at a time")
     relay_poll_s: float = Field(
         default=1.0, gt=0, le=60, description="seconds between looks at the outbox that nothing asked for"

@@ -1,103 +1,78 @@
-"""API keys, stored as hashes only."""
+"""Who may call the API: asked at each request, so that it works on the schema of the release before too.
+
+A caller has a name, scopes, and secrets, of which hashes alone are stored: see `api_key_changes`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import hmac
 from dataclasses import dataclass
-from datetime import datetime
 
 import asyncpg
 
-from storage.errors import StorageError, translate
+from storage.errors import translate
 from storage.pool import AnyConnection
 
-CREATE = """
-INSERT INTO redrive.api_keys (name, key_hash, scopes) VALUES ($1, $2, $3)
-ON CONFLICT (name) DO NOTHING
-RETURNING name, scopes, created_at, revoked_at
+# By the part of the key that may be seen; whether it is that key is then told in constant time. A caller
+# without secrets was made by the release before, after the migration.
+_FIND = """
+SELECT k.name, k.scopes, k.rate, k.burst, s.key_hash,
+       extract(epoch FROM least(k.expires_at, s.ends_at) - now())::float8 AS good_for_s,
+       coalesce(s.last_used_at < now() - interval '1 minute', true) AS unmarked
+FROM redrive.api_secrets s JOIN redrive.api_keys k ON k.name = s.name
+WHERE s.id = $1 AND k.revoked_at IS NULL AND coalesce(least(k.expires_at, s.ends_at) > now(), true)
+UNION ALL
+SELECT k.name, k.scopes, k.rate, k.burst, k.key_hash, NULL, false
+FROM redrive.api_keys k
+WHERE left(encode(k.key_hash, 'hex'), 8) = left(encode($2::bytea, 'hex'), 8) AND k.revoked_at IS NULL
+  AND NOT EXISTS (SELECT FROM redrive.api_secrets s WHERE s.name = k.name)
 """
-BY_HASH = "SELECT name, scopes FROM redrive.api_keys WHERE key_hash = $1 AND revoked_at IS NULL"
-LIST = "SELECT name, scopes, created_at, revoked_at FROM redrive.api_keys ORDER BY created_at, id"
-REVOKE = """
-UPDATE redrive.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE name = $1
-RETURNING name, scopes, created_at, revoked_at
+_FIND_BEFORE = """
+SELECT name, scopes, NULL::float8 AS rate, NULL::int AS burst, key_hash, NULL::float8 AS good_for_s,
+       false AS unmarked
+FROM redrive.api_keys WHERE key_hash = $1 AND revoked_at IS NULL
 """
-
-
-class KeyExistsError(StorageError):
-    """An API key of that name exists (or existed: a name on record is not given twice)."""
-
-
-class UnknownKeyError(StorageError):
-    """There is no API key of that name."""
+# It is left to whoever marks it at the same time.
+_MARK = """
+UPDATE redrive.api_secrets SET last_used_at = now() WHERE key_hash IN (
+    SELECT key_hash FROM redrive.api_secrets WHERE key_hash = $1 FOR UPDATE SKIP LOCKED)
+"""
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Whom a key stands for, and what it may do."""
+    """Whom a key stands for, and what it may do.
+
+    `key_id` is the part of the key that may be seen. `rate` and `burst`: None for what the settings say.
+    `good_for_s`: seconds until the key ends by itself.
+    """
 
     name: str
     scopes: frozenset[str]
+    key_id: str = ""
+    rate: float | None = None
+    burst: int | None = None
+    good_for_s: float | None = None
 
 
-@dataclass(frozen=True)
-class ApiKey:
-    """A key as it is listed; the key itself is known to its holder alone."""
-
-    name: str
-    scopes: tuple[str, ...]
-    created_at: datetime
-    revoked_at: datetime | None
-
-
-async def create(db: AnyConnection, name: str, key_hash: bytes, scopes: Sequence[str]) -> ApiKey:
-    """Store the hash of a new key.
-
-    Raises:
-        KeyExistsError: the name is taken.
-        DatabaseAwayError: nothing is known to be stored.
-    """
-    with translate("create an API key"):
-        row = await db.fetchrow(CREATE, name, key_hash, list(scopes))
-    if row is None:
-        raise KeyExistsError(f"there is an API key {name!r} already (revoked ones count); take another name")
-    return _key(row)
-
-
-async def find(db: AnyConnection, key_hash: bytes) -> Principal | None:
-    """Who holds the key with that hash; None when nobody does, or no longer.
+async def find(db: AnyConnection, key_id: str, key_hash: bytes) -> Principal | None:
+    """Who holds this key; None when nobody does, or no longer. That it is used is put on record.
 
     Raises:
         DatabaseAwayError: try again.
     """
     with translate("look up an API key"):
-        row = await db.fetchrow(BY_HASH, key_hash)
-    return None if row is None else Principal(row["name"], frozenset(row["scopes"]))
-
-
-async def list_keys(db: AnyConnection) -> tuple[ApiKey, ...]:
-    """All keys, oldest first, revoked ones included.
-
-    Raises:
-        DatabaseAwayError: try again.
-    """
-    with translate("list API keys"):
-        return tuple(_key(row) for row in await db.fetch(LIST))
-
-
-async def revoke(db: AnyConnection, name: str) -> ApiKey:
-    """Revoke a key; revoking it again changes nothing.
-
-    Raises:
-        UnknownKeyError: there is none of that name.
-        DatabaseAwayError: not known to be revoked.
-    """
-    with translate("revoke an API key"):
-        row = await db.fetchrow(REVOKE, name)
-    if row is None:
-        raise UnknownKeyError(f"there is no API key {name!r}; see: api-keys list")
-    return _key(row)
-
-
-def _key(row: asyncpg.Record) -> ApiKey:
-    return ApiKey(row["name"], tuple(row["scopes"]), row["created_at"], row["revoked_at"])
+        try:
+            rows = await db.fetch(_FIND, key_id, key_hash)
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
+            rows = await db.fetch(_FIND_BEFORE, key_hash)
+        found = [row for row in rows if hmac.compare_digest(row["key_hash"], key_hash)]
+        if not found:
+            return None
+        row = found[0]
+        if row["unmarked"]:
+            with contextlib.suppress(asyncpg.ReadOnlySQLTransactionError):  # a standby is read all the same
+                await db.execute(_MARK, key_hash)
+    scopes = frozenset(row["scopes"])
+    return Principal(row["name"], scopes, key_id, row["rate"], row["burst"], row["good_for_s"])

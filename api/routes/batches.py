@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from api.auth import Context, Submitter
+from api.auth import Context, Submitter, charge_jobs
 from api.batch import MAX_JOBS, Asked, read_batch, results
 from api.body import read_json
 from api.json_text import JsonResponse
@@ -73,6 +73,7 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     asked, wanted = await read_json(
         request, config.api.batch_body_limit, lambda body: _read(config, body, principal.name)
     )
+    charge_jobs(request, runtime, principal, len(asked))
     became: list[batches.BatchedJob] = []
     if wanted:
         scope = _scope(principal.name)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import asyncpg
 import pytest
 
-from storage import alert_list, alert_snoozes, alerts, group_list, group_states, letter_stats, regrouping
+from storage import (
+    alert_list,
+    alert_snoozes,
+    alerts,
+    api_key_changes,
+    api_keys,
+    group_list,
+    group_states,
+    letter_stats,
+    regrouping,
+)
+from storage.api_key_changes import NewSecret
 from storage.errors import MigrationError
 from storage.pool import AnyConnection
 from storage.schema import WORKS_FROM
@@ -31,6 +42,8 @@ ASKED: dict[str, Ask] = {
     "resolve": lambda db: group_states.decide(db, GROUP, "resolve", by="ada", why="x"),
     "stats": letter_stats.stats,
     "regroup": regrouping.old_groups,
+    "rotate": lambda db: api_key_changes.rotate(db, "ada", NewSecret("i", b"h"), timedelta(), "ada"),
+    "limit": lambda db: api_key_changes.limit(db, "ada", 1.0, 1),
 }
 
 
@@ -51,6 +64,24 @@ def test_it_says_that_the_schema_is_to_be_migrated(older: Database, ask: Ask) ->
         try:
             with pytest.raises(MigrationError, match="Run: storage migrate"):
                 await ask(connection)
+        finally:
+            await connection.close()
+
+    background.run(work())
+
+
+def test_keys_of_the_older_schema_are_known_listed_and_revoked(older: Database) -> None:
+    older.execute("insert into redrive.api_keys (name, key_hash, scopes) values ('bob', 'hash', '{read}')")
+
+    async def work() -> None:
+        connection = await asyncpg.connect(older.url, timeout=10)
+        try:
+            found = await api_keys.find(connection, "id", b"hash")
+            assert found is not None
+            assert (found.name, set(found.scopes)) == ("bob", {"read"})
+            assert await api_keys.find(connection, "id", b"other") is None
+            assert (await api_key_changes.revoke(connection, "bob", "ada")).state == "revoked"
+            assert await api_keys.find(connection, "id", b"hash") is None
         finally:
             await connection.close()
 

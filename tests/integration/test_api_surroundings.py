@@ -8,6 +8,7 @@ import sys
 import httpx
 import pytest
 
+from api.keys import new_key
 from tests.support.databases import Database
 from tests.support.processes import Processes
 from tests.support.proxy import TcpProxy
@@ -32,7 +33,7 @@ def test_keys_open_what_their_scopes_say_until_they_are_revoked(stack: Stack) ->
         assert refused.status_code == 403
         assert 'scope="submit"' in refused.headers["www-authenticate"]
         assert stack.command("api.keys_cli:main", "revoke", "ops").returncode == 0
-        assert client.get("/job-types").status_code == 401
+        eventually(lambda: client.get("/job-types").status_code == 401, 10, "the revoked key is refused")
         assert client.get("/job-types", headers={"Authorization": "Bearer rdk_unknown"}).status_code == 401
 
 
@@ -80,11 +81,35 @@ SCOPES = {
 }
 
 
+def refused_keys(stack: Stack) -> dict[str, dict[str, str]]:
+    """Headers of requests that no route may let in, by what is wrong with their key."""
+    made = {
+        name: stack.command("api.keys_cli:main", *command).stdout.strip()
+        for name, command in {
+            "revoked": ("create", "gone"),
+            "expired": ("create", "old", "--expires", "0.001s"),
+            "rotated": ("create", "turned"),
+        }.items()
+    }
+    assert stack.command("api.keys_cli:main", "revoke", "gone").returncode == 0
+    assert stack.command("api.keys_cli:main", "rotate", "turned", "--overlap", "0s").returncode == 0
+    made |= {"unknown": new_key(), "half": made["rotated"][:-1], "empty": "rdk_", "long": "k" * 5_000}
+    return {"none": {}} | {kind: {"Authorization": f"Bearer {key}"} for kind, key in made.items()}
+
+
 def test_each_route_opens_to_its_scope_and_to_no_other(stack: Stack) -> None:
     found = {route for route in routes(application()) if route[1] not in OPEN | DOCS}
     assert found == SCOPES.keys()
-    stack.start_api()
+    stack.start_api(REDRIVE_API_UNKNOWN_KEYS_PER_MIN="100000")
     url, opened = stack.http.base_url, set()
+    for kind, headers in refused_keys(stack).items():
+        with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
+            for method, path in SCOPES:
+                answer = client.request(method, path.replace("{", "").replace("}", ""))
+                challenge = answer.headers["www-authenticate"]
+                assert (kind, path, answer.status_code) == (kind, path, 401)
+                assert answer.headers["content-type"] == "application/problem+json"
+                assert ("invalid_token" in challenge) is (kind != "none"), challenge
     for scope in ("submit", "read", "operate"):
         key = stack.command("api.keys_cli:main", "create", f"only-{scope}", "--scope", scope).stdout.strip()
         with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30) as client:

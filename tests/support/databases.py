@@ -61,7 +61,7 @@ class Database:
         """No row is left but what running processes stand on: migrations, keys, drain sessions."""
         tables = self.fetch(
             "select 'redrive.' || tablename as name from pg_tables where schemaname = 'redrive'"
-            " and tablename not in ('schema_migrations', 'api_keys', 'drain_sessions')"
+            " and tablename not in ('schema_migrations', 'api_keys', 'api_secrets', 'drain_sessions')"
         )
         truncate = f"truncate {', '.join(table['name'] for table in tables)} restart identity cascade"
 
