@@ -40,6 +40,9 @@ class Arrival:
     received: float = field(default_factory=time.monotonic)
     # When its job was replayed, monotonic; None in the first generation.
     replayed: float | None = None
+    # When its run here began, monotonic, until that has ended; and how it ended, for workers/figures.py.
+    began: float | None = None
+    ended: str = ""
     # Called with the reason if the job turns out to be dead.
     on_dead: Callable[[str], None] | None = None
 

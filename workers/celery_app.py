@@ -15,6 +15,7 @@ from topology.kombu_entities import task_queues
 from workers import autoretry, coroutines, delays, logs
 from workers.canvas import tasks as canvas_tasks
 from workers.errors import UnsafeTaskError
+from workers.exposing import Exposing
 from workers.results.chorded import chorded
 from workers.settings import Environment, from_environment
 from workers.transport import ANSWER_TIMEOUT_S
@@ -44,6 +45,7 @@ class Redrive(Celery):
         logs.install()
         self.add_defaults(lambda: self._below_the_users(defaults(self.environment, main)))
         canvas_tasks.register(self)
+        self.steps["worker"].add(Exposing)
 
     def _below_the_users(self, ours: dict[str, Any]) -> dict[str, Any]:
         """Put our defaults just above Celery's.

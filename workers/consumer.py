@@ -23,6 +23,7 @@ from workers.checks import refuse_unsafe, refuse_unsafe_tasks
 from workers.comparing import refuse_unfit_queues
 from workers.draining import Drain, give_back_unbegun, watch_all_processes
 from workers.errors import UnsafeTaskError
+from workers.figures import WorkerFigures
 from workers.guard import Guard
 from workers.ledger import Ledger
 from workers.pacing import Pace
@@ -80,7 +81,8 @@ class RedriveConsumer(Consumer):
         self.containment = Containment(self.loop, expected, recurrences(self.app.environment.topology))
         self.loop: Callable[..., Any] = self.containment.run
         self.stopping = Stop(self.app.environment.worker.grace_s)
-        self.ledger = Ledger(self.app.environment, self.hostname)
+        self.figures = WorkerFigures()
+        self.ledger = Ledger(self.app.environment, self.hostname, self.figures)
         self.revokes = revokes.Revokes()
         revokes.load(self.controller, self.revokes)
         self.guard = Guard(self, self.ledger)
@@ -146,7 +148,7 @@ class RedriveConsumer(Consumer):
 
     def register_with_event_loop(self, hub: Any) -> None:
         super().register_with_event_loop(hub)
-        self._sweeping.start(hub, self.pool)
+        self._sweeping.start(hub, self.pool, self.figures.beat)
         # Celery resets the hub at each reconnect: registered once, it would be deaf afterwards.
         hub.add_reader(self.ledger.fd, self.guard.on_replies)
         self.guard.on_replies()

@@ -56,10 +56,8 @@ class Guard:
         self.revokes = consumer.revokes
         self.paused = False  # Postgres is away
         # Hard and soft time limit of tasks that have none of their own, seconds.
-        self.limits: tuple[float, float] = (
-            consumer.controller.time_limit,
-            consumer.controller.soft_time_limit,
-        )
+        controller = consumer.controller
+        self.limits: tuple[float, float] = (controller.time_limit, controller.soft_time_limit)
         self.broker_errors: tuple[type[BaseException], ...] = (
             *consumer.connection_errors,
             *consumer.channel_errors,
@@ -76,14 +74,14 @@ class Guard:
         except Exception:
             fields = {"action": "refused", "reason": "unexpected", "queue": self._queue_of(message)}
             logger.exception("delivery rejected", extra=fields)
-            self._reject_raw(message)
+            self._reject_raw(message, "unexpected")
 
     def refuse(self, message: Any, error: BaseException) -> None:
         """kombu or py-amqp could not read it: to the dead-letter exchange, never acked."""
         detail = f"{type(error).__name__}: {error}"[:500]
         fields = {"action": "refused", "reason": "undecodable", "queue": self._queue_of(message)}
         logger.error("delivery rejected: %s", detail, extra=fields)
-        self._reject_raw(message)
+        self._reject_raw(message, "undecodable")
 
     def _receive(self, message: GuardedMessage) -> None:
         if message.unparsed is not None:
@@ -107,7 +105,7 @@ class Guard:
         if isinstance(checked, Refusal):
             fields = {"action": "refused", "reason": checked.reason, "queue": name, "job_id": checked.id}
             logger.error("delivery rejected: %s", checked.detail, extra=fields)
-            self._reject_raw(message)
+            self._reject_raw(message, checked.reason)
             tell_refused(self._consumer.app, message, checked)
             return
         arrival = Arrival(
@@ -135,7 +133,8 @@ class Guard:
         name: str = self._consumer.task_consumer.queue_of(delivery_info.get("consumer_tag", ""))
         return name
 
-    def _reject_raw(self, message: Any) -> None:
+    def _reject_raw(self, message: Any, reason: str) -> None:
+        self._consumer.figures.refused(self._queue_of(message), reason)
         if isinstance(message, GuardedMessage):
             message.reject_log_error(logger, self.broker_errors, requeue=False)
         else:  # kombu could not even wrap it

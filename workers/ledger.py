@@ -26,6 +26,7 @@ from workers.arrival import Arrival
 from workers.bookkeeping import START_S, Books
 from workers.claiming import Terms
 from workers.entries import Item, Reply
+from workers.figures import WorkerFigures
 from workers.gathering import LOOKS, Inbox, may_grow
 from workers.outage import Outage
 from workers.returning import Returns
@@ -47,7 +48,8 @@ class Ledger:
     the main thread raises it at each reconnect. `processes` is the size of its pool.
     """
 
-    def __init__(self, environment: Environment, worker: str) -> None:
+    def __init__(self, environment: Environment, worker: str, figures: WorkerFigures) -> None:
+        self._figures = figures
         self._environment = environment
         self._worker = worker
         self._inbox = Inbox()
@@ -65,6 +67,7 @@ class Ledger:
         self.closing = False  # this worker stops
         self.session = 0
         self.processes = 0
+        self.renewed_at = time.monotonic()
         self._registered: Registered | None = None
         self._said: Registered | None = None
 
@@ -77,14 +80,21 @@ class Ledger:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def reached(self) -> bool:
+        """Whether Postgres is there."""
+        return self.ready.is_set() and self.alive and not self._outage.away
+
     def submit(self, item: Item) -> None:
         """Hand over; the answer comes through `replies()` once `fd` is readable."""
+        self._figures.handed_over(item)
         self._inbox.put(item)
         self.outstanding += 1
         self._ring()
 
     def note(self, item: Item) -> None:
         """Hand over what is not urgent and has no answer."""
+        self._figures.handed_over(item)
         self._inbox.put(item)
 
     def register(self, registered: Registered) -> None:
@@ -101,6 +111,7 @@ class Ledger:
             reply = self._replies.popleft()
             if reply.arrival is not None:
                 self.outstanding -= 1
+            self._figures.answered(reply)
             yield reply
 
     def stop(self, timeout_s: float = 10.0) -> None:
@@ -196,6 +207,7 @@ class Ledger:
             await books.renew(connection)
             self._said = None
             watch.renewed()
+            self.renewed_at = time.monotonic()
         if self._registered is not None and self._registered != self._said:
             self._said = self._registered
             try:

@@ -10,12 +10,14 @@ keeps it until its time: with 1,000 jobs a second and a limit of 840 s, 840,000 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heapify
 from typing import Any
 
 # Seconds between two sweeps, and between two looks through the pool.
 SWEEP_S = 5.0
 LOOK_S = 0.2
+BEAT_S = 1.0
 
 
 def sweep(timer: Any) -> None:
@@ -35,15 +37,18 @@ def look_through(pool: Any) -> None:
 
 
 class Sweeping:
-    """Both at intervals; started anew at each reconnect, where Celery fills the event loop again."""
+    """Both at intervals, and `beat`, which tells that the loop turns; started anew at each reconnect, where
+    Celery fills the event loop again.
+    """
 
     def __init__(self) -> None:
         self._entries: list[Any] = []
 
-    def start(self, hub: Any, pool: Any) -> None:
+    def start(self, hub: Any, pool: Any, beat: Callable[[], None]) -> None:
         for entry in self._entries:
             entry.cancel()
         self._entries = [
             hub.call_repeatedly(SWEEP_S, sweep, hub.timer),
             hub.call_repeatedly(LOOK_S, look_through, pool),
+            hub.call_repeatedly(BEAT_S, beat),
         ]
