@@ -11,6 +11,7 @@ from api.application import create_app
 from api.logs import configure_logging
 from api.runtime import Config
 from api.settings import ApiSettings
+from outbound.settings import CallbackSettings
 from storage.settings import StorageSettings
 from topology import exits
 from topology.errors import InvalidTopologyError, WrongSettingsError
@@ -24,7 +25,7 @@ def load_config() -> Config:
     wrong: list[str] = []
     api, storage = _build(ApiSettings, wrong), _build(StorageSettings, wrong)
     broker = _build(TopologySettings, wrong)
-    replays = _build(ReplaySettings, wrong)
+    replays, callbacks = _build(ReplaySettings, wrong), _build(CallbackSettings, wrong)
     if broker is not None and broker.management_url is None:
         wrong.append("REDRIVE_MANAGEMENT_URL: not set, in the environment or in .env")
     if (
@@ -33,6 +34,7 @@ def load_config() -> Config:
         or storage is None
         or broker is None
         or replays is None
+        or callbacks is None
         or broker.management_url is None
     ):
         _refuse(wrong)
@@ -40,7 +42,10 @@ def load_config() -> Config:
         topology = load_topology(broker)
     except InvalidTopologyError as error:
         _refuse([str(error)])
-    return Config(api, storage, topology, broker.address, broker.management_url.get_secret_value(), replays)
+    return Config(
+        api, storage, topology, broker.address, broker.management_url.get_secret_value(), replays,
+        callbacks.reach if callbacks.secret else None,
+    )  # fmt: skip
 
 
 def _build(kind: type[Settings], wrong: list[str]) -> Settings | None:

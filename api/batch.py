@@ -9,6 +9,7 @@ from typing import Any
 from api.json_text import encode
 from api.problems import FieldError, Problem
 from api.submission import KEY_FIELD, Submission, invalid, read_submission
+from outbound.reach import Reach
 from storage.batches import BatchedJob
 from topology.spec import Topology
 
@@ -20,11 +21,12 @@ KEY_USED = FieldError(KEY_FIELD, "was used for another request")
 Asked = Submission | Problem
 
 
-def read_batch(topology: Topology, body: Any, item_limit: int) -> list[Asked]:
+def read_batch(topology: Topology, body: Any, item_limit: int, callbacks: Reach | None = None) -> list[Asked]:
     """Each job of a parsed body, or why it is refused.
 
     Args:
         item_limit: bytes of one job as compact JSON.
+        callbacks: where they may lead; None where none are taken.
 
     Raises:
         Problem: 422, the body is no batch of 1 to `MAX_JOBS` jobs.
@@ -34,7 +36,7 @@ def read_batch(topology: Topology, body: Any, item_limit: int) -> list[Asked]:
     jobs = body["jobs"]
     if not 1 <= len(jobs) <= MAX_JOBS:
         raise invalid([FieldError("jobs", f"has {len(jobs)} jobs; it must have 1 to {MAX_JOBS}")])
-    return [_read(topology, job, item_limit) for job in jobs]
+    return [_read(topology, job, item_limit, callbacks) for job in jobs]
 
 
 def results(asked: Sequence[Asked], became: Sequence[BatchedJob]) -> list[dict[str, Any]]:
@@ -66,9 +68,9 @@ def _refused(place: int, problem: Problem) -> dict[str, Any]:
     return told.content
 
 
-def _read(topology: Topology, job: Any, limit: int) -> Asked:
+def _read(topology: Topology, job: Any, limit: int, callbacks: Reach | None) -> Asked:
     try:
-        found = read_submission(topology, job)
+        found = read_submission(topology, job, callbacks=callbacks)
     except Problem as problem:
         return problem
     # ASCII is never shorter, and quicker to make.

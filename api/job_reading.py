@@ -13,10 +13,11 @@ from api.job_view import FINAL, job_view
 from api.job_watch import MAX_WAITING, JobWatch
 from api.problems import Problem
 from api.runtime import Runtime
-from storage import job_actions, job_options, jobs, outbox
+from storage import job_actions, job_callbacks, job_options, jobs, outbox
 from storage.attempts import AttemptRow
 from storage.errors import DatabaseAwayError
 from storage.job_actions import JobAction
+from storage.job_callbacks import CallbackOfJob
 from storage.job_options import JobOptions
 from storage.jobs import Job
 from storage.outbox import Unsent
@@ -34,10 +35,11 @@ class JobReading:
     actions: Sequence[JobAction] = ()
     options: JobOptions | None = None
     unsent: Unsent | None = None
+    callback: CallbackOfJob | None = None
 
     @property
     def view(self) -> dict[str, Any]:
-        return job_view(self.job, self.attempts, self.actions, self.options, self.unsent)
+        return job_view(self.job, self.attempts, self.actions, self.options, self.unsent, self.callback)
 
 
 async def find_job(db: AnyConnection, job_id: str) -> Job:
@@ -63,6 +65,7 @@ async def reading(db: AnyConnection, job_id: str) -> JobReading | None:
         await job_actions.of_job(db, job_id),
         (await job_options.of_jobs(db, [job_id])).get(job_id),
         await outbox.of_job(db, job_id) if job.state == "PENDING" else None,
+        await job_callbacks.of_job(db, job_id),
     )
 
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from api.json_text import stored
 from storage.attempts import AttemptRow
 from storage.job_actions import JobAction
+from storage.job_callbacks import CallbackOfJob
 from storage.job_options import JobOptions
 from storage.jobs import Job
 from storage.outbox import Unsent
+from storage.stored_json import stored
 from storage.times import shown_time
 
 FINAL = ("SUCCEEDED", "DEAD", "CANCELLED")
@@ -49,6 +50,7 @@ def job_view(
     actions: Sequence[JobAction] = (),
     options: JobOptions | None = None,
     unsent: Unsent | None = None,
+    callback: CallbackOfJob | None = None,
 ) -> dict[str, Any]:
     """The job as it is now."""
     return {
@@ -71,6 +73,7 @@ def job_view(
         "priority": options.priority if options else None,
         # While the broker has not confirmed its message: how often it refused it, and why.
         "outbox": unsent.as_json() if unsent else None,
+        "callback": callback.as_json() if callback else None,
         "submitted_by": job.principal,
         "cancel_requested": any(
             action.action == "cancel" and action.generation == job.generation for action in actions

@@ -147,18 +147,6 @@ def encode(value: Any) -> bytes:
     ).encode()
 
 
-def stored(text: bytes | None) -> Any:
-    """Stored JSON for showing. Python wrote it, so it may hold NaN: shown as `{"$float": "NaN"}`."""
-    if text is None:
-        return None
-    return json.loads(text, parse_constant=lambda name: {"$float": name}, parse_float=_shown_float)
-
-
-def _shown_float(text: str) -> Any:
-    value = float(text)
-    return {"$float": "Infinity" if value > 0 else "-Infinity"} if math.isinf(value) else value
-
-
 class JsonResponse(JSONResponse):
     """JSON in ASCII: Starlette's own answers 500 to a value with a lone surrogate."""
 

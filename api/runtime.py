@@ -18,6 +18,7 @@ from api.pruning import prune_forever
 from api.rate_limit import RateLimit
 from api.relay import Relay
 from api.settings import ApiSettings
+from outbound.reach import Reach
 from storage.errors import DRIVER_ERRORS, DatabaseAwayError, StorageError
 from storage.pool import AnyConnection, Pool, borrow, open_pool, wait_for_database
 from storage.settings import StorageSettings
@@ -41,6 +42,7 @@ class Config:
     address: AmqpAddress
     management_url: str
     replays: ReplaySettings
+    callbacks: Reach | None = None  # where they may lead; None: none are taken
 
 
 class Runtime:

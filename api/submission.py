@@ -12,9 +12,13 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
+from api.callback import NAMES as CALLBACK_NAMES
+from api.callback import read_callback
 from api.json_text import MAX_NAME, encode, shortened
 from api.options import NAMES, read_options
 from api.problems import FieldError, Problem, field_errors
+from outbound.reach import Reach
+from storage.job_callbacks import JobCallback
 from storage.job_options import JobOptions
 from storage.jobs import NewJob
 from topology.errors import UnknownJobTypeError
@@ -29,7 +33,8 @@ KEY_FIELD = "idempotency_key"
 MAX_KEY = 255
 # Printable ASCII: a key is the same whether it came in a header or in the body.
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_FIELDS = ("type", "payload", KEY_FIELD, *NAMES)
+_ASKED = (*NAMES, *CALLBACK_NAMES)
+_FIELDS = ("type", "payload", KEY_FIELD, *_ASKED)
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,9 @@ class Submission:
     job: JobType
     payload: dict[str, Any]
     key: str
-    request: bytes  # sha256 of type, payload and options as they were sent
+    request: bytes  # sha256 of type, payload, options and callback as they were sent
     options: JobOptions | None = None
+    callback: JobCallback | None = None
 
 
 def new_job(asked: Submission, principal: str) -> NewJob:
@@ -66,16 +72,23 @@ def new_job(asked: Submission, principal: str) -> NewJob:
         body=message.body,
         token=token,
         options=asked.options,
+        callback=asked.callback,
     )
 
 
 def read_submission(
-    topology: Topology, body: Any, key_headers: Sequence[str] | None = None, *, now: datetime | None = None
+    topology: Topology,
+    body: Any,
+    key_headers: Sequence[str] | None = None,
+    *,
+    callbacks: Reach | None = None,
+    now: datetime | None = None,
 ) -> Submission:
     """Check a parsed body and the values of its Idempotency-Key headers.
 
     Args:
         key_headers: None where no header can name a key.
+        callbacks: where they may lead; None where none are taken.
         now: for the bounds of times; else the clock's.
 
     Raises:
@@ -97,11 +110,12 @@ def read_submission(
         errors.append(FieldError("payload", "is required" if "payload" not in body else "must be an object"))
     queue = None if job is None else topology.queue(job.queue)
     options = read_options(body, queue, errors, now or datetime.now(UTC))
+    callback = read_callback(body, callbacks, errors)
     if job is None or not isinstance(payload, dict) or errors:
         raise invalid(errors)
-    asked = [{name: body[name] for name in NAMES if name in body}] if options else []
-    request = hashlib.sha256(encode([job.name, payload, *asked])).digest()
-    return Submission(job, _complete(job, payload), key, request, options)
+    asked = {name: body[name] for name in _ASKED if name in body}
+    request = hashlib.sha256(encode([job.name, payload, *([asked] if asked else [])])).digest()
+    return Submission(job, _complete(job, payload), key, request, options, callback)
 
 
 def _key(body: dict[str, Any], headers: Sequence[str]) -> str:

@@ -86,6 +86,9 @@ class Stack:
             settings["REDRIVE_ALERT_WEBHOOK_SECRET"] = secrets.token_hex(16)
             allowed = (settings.get("REDRIVE_ALERT_ALLOW"), HOST)
             settings["REDRIVE_ALERT_ALLOW"] = ",".join(filter(None, allowed))
+            if not settings.get("REDRIVE_CALLBACK_SECRET"):
+                settings["REDRIVE_CALLBACK_SECRET"] = settings["REDRIVE_ALERT_WEBHOOK_SECRET"]
+                settings["REDRIVE_CALLBACK_ALLOW"] = HOST
         return stack
 
     def set_up(self, key_name: str) -> None:

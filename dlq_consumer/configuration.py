@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dlq_consumer.channels.channel import Channel
 from dlq_consumer.settings import AlertSettings, ConsumerSettings, KeepingSettings
+from outbound.settings import CallbackSettings
 from storage.alert_rules import AlertPolicy, Route
 from storage.settings import StorageSettings
 from topology.names import dead_letter_queues
@@ -26,6 +27,7 @@ class Configuration:
     keeping: KeepingSettings
     alerts: AlertSettings
     channels: tuple[Channel, ...]
+    callbacks: CallbackSettings
 
     @property
     def queues(self) -> tuple[Place, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from dlq_consumer.settings import KeepingSettings
-from storage import group_counts, retention
+from storage import callbacks, group_counts, retention
 from storage.errors import MigrationError
 from storage.pool import Pool
 from storage.retention import Decided
@@ -21,10 +22,11 @@ STATES: tuple[Decided, ...] = ("discarded", "replayed")
 class Retention:
     """Several may run: each leaves what another is at."""
 
-    def __init__(self, pool: Pool, settings: KeepingSettings) -> None:
+    def __init__(self, pool: Pool, settings: KeepingSettings, callback_days: float) -> None:
         self._pool = pool
         self._settings = settings
         self._batch = settings.retention_batch
+        self._callback_days = callback_days
 
     async def run(self) -> None:
         """For ever. Raises DatabaseAwayError."""
@@ -39,6 +41,7 @@ class Retention:
                 if letters or alerts:
                     extra = {"action": "expired", "letters": letters, "alerts": alerts}
                     log.info("letters and alerts expired", extra=extra)
+            await self._callbacks()
             await self._hours()
             await asyncio.sleep(PASS_S)
 
@@ -55,11 +58,24 @@ class Retention:
             await asyncio.sleep(PAUSE_S)
 
     async def _alerts(self) -> int:
-        gone = 0
         if (days := self._settings.alert_retention_days) is None:
             return 0
+        return await self._in_batches(
+            lambda: retention.expire_alerts(self._pool, days=days, batch=self._batch)
+        )
+
+    async def _callbacks(self) -> None:
+        gone = await self._in_batches(
+            lambda: callbacks.prune(self._pool, days=self._callback_days, batch=self._batch)
+        )
+        if gone:
+            extra = {"action": "callbacks_pruned", "callbacks": gone}
+            log.info("callbacks that were delivered long ago are deleted", extra=extra)
+
+    async def _in_batches(self, delete: Callable[[], Awaitable[int]]) -> int:
+        gone = 0
         while True:
-            now = await retention.expire_alerts(self._pool, days=days, batch=self._batch)
+            now = await delete()
             gone += now
             if now < self._batch:
                 return gone

@@ -14,6 +14,7 @@ from typing import Any
 from dlq_consumer.alert_watch import AlertWatch
 from dlq_consumer.alerting import AlertDispatcher
 from dlq_consumer.batches import BatchLimits
+from dlq_consumer.callbacks.sender import CallbackSender
 from dlq_consumer.configuration import Configuration
 from dlq_consumer.consumption import ConsumedWatch
 from dlq_consumer.drain import QueueDrain
@@ -153,7 +154,11 @@ class Service:
             hearing.run(),
             _as_long_as_possible("sweep", locks, lambda: _sweep(pool)),
         ]
-        endless.append(_as_long_as_possible("retention", locks, Retention(pool, settings.keeping).run))
+        keeping = Retention(pool, settings.keeping, settings.callbacks.retention_days)
+        endless.append(_as_long_as_possible("retention", locks, keeping.run))
+        if settings.callbacks.secret:
+            sender = CallbackSender(pool, settings.callbacks)
+            endless.append(_as_long_as_possible("callbacks", locks, sender.run))
         alert_watch = AlertWatch(
             pool, policy, settings.management_url, settings.queues,
             no_consumer_s=settings.alerts.no_consumer_s, oldest_s=settings.alerts.oldest_s, on_alert=wake,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from storage import job_options
+from storage import job_callbacks, job_options
 from storage.errors import translate
 from storage.job_options import JobOptions
 from storage.jobs import IdempotencyKey, NewJob
@@ -70,7 +70,7 @@ async def submit(
         scope: of every key.
 
     Raises:
-        MigrationError: a job has options, and the schema does not know them yet.
+        MigrationError: a job has options or a callback, and the schema does not know them yet.
         DatabaseAwayError: nothing is known to be stored; the same batch may be sent again.
     """
     made: set[str] = set()
@@ -89,6 +89,8 @@ async def submit(
                 earlier |= {row["key"]: row for row in found}
                 # A key that was deleted between the two statements is free now.
                 left = [(job, key) for job, key in left if job.id not in made and key.key not in earlier]
+            if callbacks := [(job.id, job.callback) for job, _ in wanted if job.callback and job.id in made]:
+                await job_callbacks.attach(db, callbacks)
     return [_became(job, key, made, earlier) for job, key in wanted]
 
 

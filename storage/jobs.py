@@ -9,9 +9,10 @@ from datetime import datetime
 
 import asyncpg
 
-from storage import job_options
+from storage import job_callbacks, job_options
 from storage.attempts import AttemptRow, of_jobs
 from storage.errors import StorageError, translate
+from storage.job_callbacks import JobCallback
 from storage.job_options import JobOptions
 from storage.pool import AnyConnection
 
@@ -79,6 +80,7 @@ class NewJob:
     body: bytes
     token: str
     options: JobOptions | None = None
+    callback: JobCallback | None = None
 
 
 @dataclass(frozen=True)
@@ -135,39 +137,48 @@ async def submit(db: AnyConnection, new: NewJob, key: IdempotencyKey) -> Accepte
 
     Raises:
         IdempotencyConflictError: the key was used for another request.
-        MigrationError: the job has options, and the schema does not know them yet.
+        MigrationError: the job has options or a callback, and the schema does not know them yet.
         DatabaseAwayError: nothing is known to be stored; the same request may be sent again.
     """
     with translate(f"submit job {new.id}"):
         if new.options is not None:
             await job_options.require(db)
-        while True:
-            row = await db.fetchrow(
-                _PLAIN if new.options is None else _WITH_OPTIONS,
-                key.scope,
-                key.key,
-                key.request,
-                new.id,
-                new.type,
-                new.queue,
-                new.payload,
-                new.principal,
-                new.properties,
-                new.body,
-                new.token,
-                *(() if new.options is None else new.options.columns),
+        if new.callback is None:
+            return await _submit(db, new, key)
+        async with db.transaction():
+            accepted = await _submit(db, new, key)
+            if not accepted.replayed:
+                await job_callbacks.attach(db, [(new.id, new.callback)])
+            return accepted
+
+
+async def _submit(db: AnyConnection, new: NewJob, key: IdempotencyKey) -> Accepted:
+    while True:
+        row = await db.fetchrow(
+            _PLAIN if new.options is None else _WITH_OPTIONS,
+            key.scope,
+            key.key,
+            key.request,
+            new.id,
+            new.type,
+            new.queue,
+            new.payload,
+            new.principal,
+            new.properties,
+            new.body,
+            new.token,
+            *(() if new.options is None else new.options.columns),
+        )
+        if row is not None:
+            return Accepted(_job(row), replayed=False)
+        earlier = await db.fetchrow(BY_KEY, key.scope, key.key)
+        if earlier is None:
+            continue  # the earlier key was deleted between the two statements: it is ours now
+        if earlier["key_request"] != key.request:
+            raise IdempotencyConflictError(
+                f"the idempotency key was used for job {earlier['id']} with another type, payload or option"
             )
-            if row is not None:
-                return Accepted(_job(row), replayed=False)
-            earlier = await db.fetchrow(BY_KEY, key.scope, key.key)
-            if earlier is None:
-                continue  # the earlier key was deleted between the two statements: it is ours now
-            if earlier["key_request"] != key.request:
-                raise IdempotencyConflictError(
-                    f"the idempotency key was used for job {earlier['id']} with another type, payload"
-                    " or option"
-                )
-            return Accepted(_job(earlier), replayed=True)
+        return Accepted(_job(earlier), replayed=True)
 
 
 async def find(db: AnyConnection, job_id: str) -> Job | None:

@@ -95,7 +95,7 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
 
 
 def _read(config: Config, body: Any, principal: str) -> tuple[list[Asked], Wanted]:
-    asked = read_batch(config.topology, body, config.api.body_limit)
+    asked = read_batch(config.topology, body, config.api.body_limit, config.callbacks)
     valid = (each for each in asked if isinstance(each, Submission))
     return asked, [
         (new_job(each, principal), IdempotencyKey(_scope(principal), each.key, each.request))

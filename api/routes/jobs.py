@@ -9,14 +9,16 @@ from fastapi.responses import Response
 
 from api.auth import Context, Reader, Submitter
 from api.body import read_json
+from api.callback import CALLBACK_SCHEMA
 from api.job_reading import find_job, read_job, read_once_ended, watch_of
 from api.job_view import accepted_view
-from api.json_text import JsonResponse, stored
+from api.json_text import JsonResponse
 from api.options import OPTIONS_SCHEMA
 from api.problems import FieldError, Problem
 from api.submission import KEY_HEADER, RETENTION_HEADER, new_job, read_submission
 from storage import jobs
 from storage.jobs import IdempotencyConflictError, IdempotencyKey
+from storage.stored_json import stored
 from topology.spec import Topology
 
 ROUTE = "POST /jobs"
@@ -34,6 +36,7 @@ JOB_SCHEMA: dict[str, Any] = {
         "payload": {"type": "object", "description": "its schema stands in GET /job-types"},
         "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 255},
         **OPTIONS_SCHEMA,
+        **CALLBACK_SCHEMA,
     },
 }
 JOB_EXAMPLE = {
@@ -75,7 +78,7 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     asked = await read_json(
         request,
         runtime.config.api.body_limit,
-        lambda body: read_submission(runtime.config.topology, body, keys),
+        lambda body: read_submission(runtime.config.topology, body, keys, callbacks=runtime.config.callbacks),
     )
     key = IdempotencyKey(f"{principal.name} {ROUTE}", asked.key, asked.request)
     try:

@@ -13,6 +13,7 @@ from dlq_consumer.commands.running import Load, fail, management_url
 from dlq_consumer.configuration import Configuration
 from dlq_consumer.service import Service
 from dlq_consumer.settings import AlertSettings, ConsumerSettings, KeepingSettings, SentrySettings
+from outbound.settings import CallbackSettings
 from storage.settings import StorageSettings
 from topology import exits
 from topology.errors import InvalidTopologyError
@@ -44,7 +45,7 @@ def consume(load: Load) -> None:
         fail(str(error), exits.USAGE)
     configuration = Configuration(
         load(StorageSettings), broker, management, topology, load(ConsumerSettings), load(KeepingSettings),
-        alerts, channels,
+        alerts, channels, load(CallbackSettings),
     )  # fmt: skip
     drained = dead_letter_queues(topology)
     for place in broker.watched:

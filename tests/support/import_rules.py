@@ -12,7 +12,7 @@ MAY_IMPORT = {
     "topology": set[str](),
     "storage": set[str](),
     "outbound": set[str](),
-    "workers": {"topology", "storage"},
+    "workers": {"topology", "storage", "outbound"},
     "dlq_consumer": {"topology", "storage", "outbound"},
     "api": {"topology", "storage", "outbound"},
     "dev": {"topology", "storage"},  # it starts the others as processes

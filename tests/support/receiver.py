@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,19 +13,30 @@ from tests.support import background
 
 @dataclass
 class Receiver:
-    """`failing`: statuses of the next answers. `taken` and `failed`: requests, oldest first."""
+    """`failing`: the next answers, or their statuses. `taken` and `failed`: requests, oldest first.
+
+    `before`: called with each request before it is answered, in a thread.
+    """
 
     port: int = 0
-    failing: list[int] = field(default_factory=list)
+    failing: list[int | Response] = field(default_factory=list)
     taken: list[Request] = field(default_factory=list)
     failed: list[Request] = field(default_factory=list)
+    before: Callable[[Request], None] | None = None
 
     async def handle(self, request: Request) -> Response:
+        if self.before is not None:
+            await asyncio.to_thread(self.before, request)
         if self.failing:
             self.failed.append(request)
-            return Response(self.failing.pop(0))
+            answer = self.failing.pop(0)
+            return Response(answer) if isinstance(answer, int) else answer
         self.taken.append(request)
         return Response.of({})
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
 
 
 @contextmanager

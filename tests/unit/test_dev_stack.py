@@ -29,7 +29,8 @@ def test_what_is_not_given_is_provided() -> None:
     assert made.settings["REDRIVE_THIRD_PARTY_URL"] == made.third_party_url
     assert made.settings["REDRIVE_ALERT_WEBHOOK_URL"] == f"{made.sink_url}/alerts"
     assert len(made.settings["REDRIVE_ALERT_WEBHOOK_SECRET"]) == 32
-    assert made.settings["REDRIVE_ALERT_ALLOW"] == "127.0.0.1"
+    assert made.settings["REDRIVE_ALERT_ALLOW"] == made.settings["REDRIVE_CALLBACK_ALLOW"] == "127.0.0.1"
+    assert made.settings["REDRIVE_CALLBACK_SECRET"] == made.settings["REDRIVE_ALERT_WEBHOOK_SECRET"]
     assert len({made.api_url, made.third_party_url, made.sink_url}) == 3
 
 

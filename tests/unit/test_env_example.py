@@ -64,6 +64,7 @@ def test_every_process_has_settings() -> None:
     assert {kind.__module__.partition(".")[0] for kind in settings_classes()} == {
         "api",
         "dlq_consumer",
+        "outbound",
         "storage",
         "topology",
         "workers",

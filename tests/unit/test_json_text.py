@@ -7,7 +7,8 @@ import tracemalloc
 
 import pytest
 
-from api.json_text import MAX_DEPTH, JsonFault, JsonResponse, encode, parse, stored
+from api.json_text import MAX_DEPTH, JsonFault, JsonResponse, encode, parse
+from storage.stored_json import stored
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Tells whom a submission named that its job has ended."""

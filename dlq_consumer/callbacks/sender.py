@@ -1,0 +1,140 @@
+"""Sends callbacks, each at least once: one taken just before a crash comes again, with the same id."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from datetime import UTC, datetime
+
+from dlq_consumer.callbacks.message import MAX_RESULT, body
+from dlq_consumer.callbacks.schedule import is_deaf, retry_in_s, why_dead
+from dlq_consumer.waiting import event_or_timeout
+from outbound.destination import BadUrlError, Destination
+from outbound.poster import Answer, NoAnswerError, Poster
+from outbound.reach import RefusedError
+from outbound.settings import CallbackSettings
+from outbound.signature import DELIVERY_HEADER, SIGNATURE_HEADER, sign
+from storage import callbacks
+from storage.callbacks import Callback, Limits
+from storage.pool import Pool
+
+log = logging.getLogger(__name__)
+POLL_S = 1.0
+# At a time in one process: in all, to one host and port, and to one that had trouble the last time.
+AT_ONCE, PER_PLACE, PER_DEAF_PLACE = 32, 4, 1
+# Deaf places that are kept in mind.
+MOST_DEAF = 10_000
+LEASE_MARGIN_S = 5.0
+
+
+class CallbackSender:
+    """Several may run: each takes what no other has."""
+
+    def __init__(self, pool: Pool, settings: CallbackSettings) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._secrets = settings.secrets
+        self._busy: Counter[str] = Counter()
+        self._deaf: set[str] = set()
+        self._ended = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled. Raises DatabaseAwayError."""
+        sending: set[asyncio.Task[None]] = set()
+        poster = Poster(self._settings.reach, self._settings.timeout_s)
+        lease_s = poster.longest_s + LEASE_MARGIN_S
+        try:
+            while True:
+                self._ended.clear()
+                for task in [task for task in sending if task.done()]:
+                    sending.discard(task)
+                    task.result()
+                due: list[Callback] = []
+                if room := AT_ONCE - len(sending):
+                    due = await callbacks.claim_due(self._pool, self._limits(room), lease_s=lease_s)
+                for callback in due:
+                    self._busy[callback.place] += 1
+                    task = asyncio.create_task(self._send(callback, poster))
+                    task.add_done_callback(lambda _: self._ended.set())
+                    sending.add(task)
+                await event_or_timeout(self._ended, POLL_S)
+        finally:
+            for task in sending:
+                task.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
+            await poster.close()
+
+    def _limits(self, room: int) -> Limits:
+        known = set(self._busy) | self._deaf
+        rooms = {
+            place: max((PER_DEAF_PLACE if place in self._deaf else PER_PLACE) - self._busy[place], 0)
+            for place in known
+        }
+        return Limits(room, PER_PLACE, rooms, MAX_RESULT)
+
+    async def _send(self, callback: Callback, poster: Poster) -> None:
+        try:
+            answer, problem, dead = None, None, None
+            try:
+                answer = await self._post(callback, poster)
+            except (RefusedError, BadUrlError) as error:
+                problem = dead = f"may not be called: {error}"
+            except NoAnswerError as error:
+                problem = str(error)
+            except Exception as error:  # a defect is this callback's: it ends neither others nor the drain
+                problem = f"{type(error).__name__}: {error}"
+                log.exception(
+                    "callback not sent", extra={"action": "callback_defect", "callback": callback.id}
+                )
+            await self._record(callback, answer, problem, dead)
+        finally:
+            self._busy[callback.place] -= 1
+            if not self._busy[callback.place]:
+                del self._busy[callback.place]
+
+    async def _post(self, callback: Callback, poster: Poster) -> Answer:
+        now = time.time()
+        text = body(callback, datetime.fromtimestamp(now, UTC))
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "redrive",
+            SIGNATURE_HEADER: sign(self._secrets, text, at=int(now)),
+            DELIVERY_HEADER: callback.id,
+        }
+        return await poster.post(Destination.parse(callback.url), text, headers)
+
+    async def _record(
+        self, callback: Callback, answer: Answer | None, problem: str | None, dead: str | None
+    ) -> None:
+        extra: dict[str, object] = {
+            "action": "callback_delivered", "callback": callback.id, "job_id": callback.job_id,
+            "place": callback.place, "tries": callback.tries,
+        }  # fmt: skip
+        if answer is not None and answer.is_taken:
+            self._deaf.discard(callback.place)
+            await callbacks.delivered(self._pool, callback, answer.status)
+            log.info("callback delivered", extra=extra)
+            return
+        if not is_deaf(answer):
+            self._deaf.discard(callback.place)
+        elif not dead and len(self._deaf) < MOST_DEAF:
+            self._deaf.add(callback.place)
+        dead = dead or why_dead(callback.tries, answer)
+        wait_s = retry_in_s(
+            callback.tries,
+            random.random(),  # noqa: S311 - spreads tries, keeps no secret
+            answer.retry_after if answer else None,
+        )
+        status = None if answer is None else answer.status
+        await callbacks.failed(
+            self._pool, callback, status=status, error=problem, retry_in_s=wait_s, dead=dead
+        )
+        log.log(
+            logging.ERROR if dead else logging.WARNING,
+            "callback not delivered: %s",
+            problem or f"the receiver answered {status}",
+            extra=extra | {"action": "callback_dead" if dead else "callback_failed", "retry_in_s": wait_s},
+        )

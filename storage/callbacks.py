@@ -1,0 +1,155 @@
+"""The outbox of callbacks: written by a trigger in the transaction that ends a job, sent after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from storage.errors import translate
+from storage.pool import AnyConnection, Pool
+from storage.schema import off_without_table
+from storage.text import safe_text
+
+MAX_ERROR = 500
+# Pushing next_try_at ahead is the claim: a sender that dies leaves the callback to be sent again. Place by
+# place, so that thousands that wait for one receiver are not gone through to find another's; the first of
+# each place goes before the second of any.
+_CLAIM = """
+WITH RECURSIVE places AS (
+    (SELECT place FROM redrive.callbacks WHERE state = 'pending' ORDER BY place LIMIT 1)
+    UNION ALL
+    SELECT (SELECT c.place FROM redrive.callbacks c
+            WHERE c.state = 'pending' AND c.place > p.place ORDER BY c.place LIMIT 1)
+    FROM places p WHERE p.place IS NOT NULL
+), open AS (
+    SELECT d.id, d.next_try_at, row_number() OVER (PARTITION BY p.place ORDER BY d.next_try_at) AS turn
+    FROM places p LEFT JOIN unnest($1::text[], $2::int[]) AS known (place, room) ON known.place = p.place
+    CROSS JOIN LATERAL (
+        SELECT c.id, c.next_try_at FROM redrive.callbacks c
+        WHERE c.state = 'pending' AND c.place = p.place AND c.next_try_at <= now()
+        ORDER BY c.next_try_at LIMIT coalesce(known.room, $3) FOR UPDATE SKIP LOCKED) d
+), chosen AS (
+    SELECT id FROM open ORDER BY turn, next_try_at LIMIT $4
+)
+UPDATE redrive.callbacks c SET tries = c.tries + 1, next_try_at = now() + make_interval(secs => $5)
+FROM chosen, redrive.jobs j, redrive.job_callbacks asked
+WHERE c.id = chosen.id AND j.id = c.job_id AND asked.job_id = c.job_id
+RETURNING c.id::text, c.job_id, c.generation, c.attempt, c.job_state, c.reason, c.error, c.finished_at,
+    c.tries, c.place, asked.url, j.type, j.queue, j.created_at,
+    CASE WHEN c.job_state = 'SUCCEEDED' THEN octet_length(j.result) END AS result_size,
+    CASE WHEN c.job_state = 'SUCCEEDED' AND octet_length(j.result) <= $6 THEN j.result END AS result
+"""
+# Of the last tries. $2: the status of an answer, or $3: why there was none.
+_ANSWERS = """(
+    SELECT jsonb_agg(answer ORDER BY place) FROM (
+        SELECT answer, place
+        FROM jsonb_array_elements(answers || jsonb_strip_nulls(
+            jsonb_build_object('at', now(), 'status', $2::int, 'error', $3::text)))
+            WITH ORDINALITY AS a (answer, place)
+        ORDER BY place DESC LIMIT 5) AS kept)"""
+_DELIVERED = f"""
+UPDATE redrive.callbacks SET state = 'delivered', ended_at = now(), answers = {_ANSWERS}
+WHERE id = $1::uuid AND state = 'pending'
+"""  # noqa: S608 - a text from above
+# A sender whose claim ran out leaves the next one's word alone.
+_FAILED = f"""
+UPDATE redrive.callbacks
+SET answers = {_ANSWERS}, next_try_at = now() + make_interval(secs => $5),
+    state = CASE WHEN $6::text IS NULL THEN 'pending' ELSE 'dead' END,
+    why_dead = $6, ended_at = CASE WHEN $6::text IS NOT NULL THEN now() END
+WHERE id = $1::uuid AND state = 'pending' AND tries = $4
+"""  # noqa: S608 - a text from above
+_PRUNE = """
+WITH gone AS (
+    DELETE FROM redrive.callbacks WHERE id IN (
+        SELECT id FROM redrive.callbacks WHERE state = 'delivered' AND ended_at < now() - $1::interval
+        ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+    RETURNING id)
+SELECT count(*) FROM gone
+"""
+
+
+@dataclass(frozen=True)
+class Callback:
+    """One to send now: the end of a job, as it was. `tries` counts this one; `result` is UTF-8 JSON, None
+    where it is longer than asked for.
+    """
+
+    id: str
+    job_id: str
+    generation: int
+    attempt: int
+    job_state: str
+    reason: str | None
+    error: str | None
+    finished_at: datetime | None
+    tries: int
+    place: str
+    url: str
+    type: str
+    queue: str
+    created_at: datetime
+    result_size: int | None
+    result: bytes | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one look: callbacks in all, and of each place but those in `rooms`; bytes of a result."""
+
+    most: int
+    per_place: int
+    rooms: Mapping[str, int]
+    max_result: int
+
+
+@off_without_table(otherwise=list)
+async def claim_due(pool: Pool, limits: Limits, *, lease_s: float) -> list[Callback]:
+    """Callbacks to send now. One that is not reported on within `lease_s` seconds comes up again.
+
+    Raises:
+        DatabaseAwayError: Postgres cannot be reached.
+    """
+    with translate("look for callbacks"):
+        rows = await pool.fetch(
+            _CLAIM, list(limits.rooms), list(limits.rooms.values()), limits.per_place, limits.most, lease_s,
+            limits.max_result,
+        )  # fmt: skip
+    return [Callback(**dict(row)) for row in rows]
+
+
+async def delivered(pool: Pool, callback: Callback, status: int) -> None:
+    """Raises DatabaseAwayError."""
+    with translate("record a delivered callback"):
+        await pool.execute(_DELIVERED, callback.id, status, None)
+
+
+async def failed(
+    pool: Pool,
+    callback: Callback,
+    *,
+    status: int | None = None,
+    error: str | None = None,
+    retry_in_s: float,
+    dead: str | None = None,
+) -> None:
+    """Have it sent again, or with `dead` (why) not any more.
+
+    Raises:
+        DatabaseAwayError: Postgres cannot be reached.
+    """
+    said = None if error is None else safe_text(error, MAX_ERROR)
+    with translate("record a failed callback"):
+        await pool.execute(_FAILED, callback.id, status, said, callback.tries, retry_in_s, dead)
+
+
+@off_without_table(otherwise=lambda: 0)
+async def prune(pool: Pool | AnyConnection, *, days: float, batch: int) -> int:
+    """Delete at most `batch` that were delivered over `days` ago; how many.
+
+    Raises:
+        DatabaseAwayError: Postgres cannot be reached.
+    """
+    with translate("delete old callbacks"):
+        return int(await pool.fetchval(_PRUNE, timedelta(days=days), batch))

@@ -1,0 +1,154 @@
+"""Callbacks to receivers that fail, are deaf, gone, or not to be reached; `dlq consume` alone runs."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from dev.loopback_http import Response
+from tests.support.databases import Database
+from tests.support.graveyard import Graveyard
+from tests.support.ports import free_port
+from tests.support.processes import Processes
+from tests.support.receiver import Receiver, receiver
+from tests.support.shared import Places, Shared
+from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually
+
+SETTINGS = {
+    "REDRIVE_CALLBACK_SECRET": "s",
+    "REDRIVE_CALLBACK_ALLOW": "127.0.0.1",
+    "REDRIVE_CALLBACK_TIMEOUT_S": "2",
+}
+
+
+class Caller(Graveyard):
+    """Jobs that end, and what became of their callbacks."""
+
+    def end(
+        self, job: str, url: str, *, state: str = "CANCELLED", result: bytes | None = None, tries: int = 0
+    ) -> None:
+        """A job with a callback is there, and ends; the callback was tried so often before."""
+        self.job(job, "QUEUED", calls_back=True, result=result)
+        self.database.execute(
+            "insert into redrive.job_callbacks values ($1, $2, $3, '{SUCCEEDED,DEAD,CANCELLED}')",
+            job,
+            url,
+            urlsplit(url).netloc,
+        )
+        self.database.execute(
+            f"do $$ begin update redrive.jobs set state = '{state}' where id = '{job}';"
+            f" update redrive.callbacks set tries = {tries} where job_id = '{job}'; end $$"
+        )
+
+    def callback(self, job: str) -> dict[str, Any]:
+        return self.database.fetch("select * from redrive.callbacks where job_id = $1", job)[0]
+
+    def until(self, job: str, **columns: Any) -> dict[str, Any]:
+        def reached() -> dict[str, Any]:
+            found = self.callback(job)
+            assert {name: found[name] for name in columns} == columns, found
+            return found
+
+        return eventually(reached, 30, f"the callback of {job} is {columns}")
+
+    def again(self, job: str) -> None:
+        """Its next try is due now."""
+        self.database.execute("update redrive.callbacks set next_try_at = now() where job_id = $1", job)
+
+
+@pytest.fixture(scope="module")
+def shared(places: Places) -> Iterator[Shared[Caller]]:
+    def make(vhost: Vhost, database: Database, processes: Processes) -> Caller:
+        made = Caller(vhost, database, processes, dict(SETTINGS))
+        made.start()
+        return made
+
+    with places.shared(make) as shared:
+        yield shared
+
+
+@pytest.fixture
+def caller(shared: Shared[Caller], request: pytest.FixtureRequest) -> Iterator[Caller]:
+    with shared.lent(request.node) as lent:
+        yield lent
+
+
+@pytest.fixture
+def hook() -> Iterator[Receiver]:
+    with receiver() as made:
+        yield made
+
+
+def test_one_that_fails_is_tried_again_when_it_asks_for_it_under_the_same_id(
+    caller: Caller, hook: Receiver
+) -> None:
+    hook.failing = [Response(503, headers={"Retry-After": "1000"}), Response(302, headers={"Location": "/"})]
+    caller.end("j", f"{hook.url}?token=s3cret")
+    caller.until("j", tries=1, state="pending")
+    wait = "select extract(epoch from next_try_at - now())::float8 from redrive.callbacks"
+
+    def put_off() -> bool:
+        return 900 < float(caller.database.value(wait)) <= 1000
+
+    eventually(put_off, 10, "it is put off as it was asked")
+    caller.again("j")
+    row = caller.until("j", tries=2, state="pending")
+    eventually(lambda: len(json.loads(caller.callback("j")["answers"])) == 2, 10, "the redirect is recorded")
+    assert 0 < float(caller.database.value(wait)) <= 12, "twice five seconds, a fifth more at most"
+    caller.again("j")
+    done = caller.until("j", tries=3, state="delivered")
+    assert [each["status"] for each in json.loads(done["answers"])] == [503, 302, 200]
+    ids = {request.headers["redrive-delivery"] for request in (*hook.failed, *hook.taken)}
+    assert ids == {str(row["id"])}
+    for process in caller.processes.started:
+        assert "s3cret" not in process.log
+
+
+def test_one_that_is_gone_or_not_to_be_reached_is_dead_at_once_and_says_why(
+    caller: Caller, hook: Receiver
+) -> None:
+    hook.failing = [410]
+    caller.end("gone", hook.url)
+    gone = caller.until("gone", state="dead")
+    assert (gone["why_dead"], gone["tries"]) == ("the receiver answered 410: gone", 1)
+    with closing(socket.create_server(("127.0.0.2", 0))) as inside:
+        caller.end("inside", f"http://127.0.0.2:{inside.getsockname()[1]}/s3cret")
+        refused = caller.until("inside", state="dead")
+        inside.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            inside.accept()
+    assert "127.0.0.2 is loopback" in refused["why_dead"]
+    caller.end("late", f"http://127.0.0.1:{free_port()}/", tries=31)
+    late = caller.until("late", state="dead")
+    assert late["why_dead"] == "not taken in 32 tries"
+    assert "ConnectError" in json.loads(late["answers"])[-1]["error"]
+    assert "s3cret" not in refused["answers"] + refused["why_dead"]
+
+
+def test_a_deaf_receiver_holds_up_no_other_and_letters_neither(caller: Caller, hook: Receiver) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0), backlog=100)) as deaf:
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
+        for number in range(12):
+            caller.end(f"deaf-{number}", url)
+        caller.end("quick", hook.url)
+        caller.until("quick", state="delivered")
+        trying = "select count(*) from redrive.callbacks where place = $1 and tries > 0"
+        assert caller.database.value(trying, urlsplit(url).netloc) <= 8
+        failed = "select count(*) from redrive.callbacks where answers::text like '%ReadTimeout%'"
+        eventually(lambda: caller.database.value(failed) >= 4, 30, "the first four were not answered")
+
+
+def test_one_that_cannot_be_written_ends_neither_others_nor_the_drain(caller: Caller, hook: Receiver) -> None:
+    caller.end("broken", hook.url, state="SUCCEEDED", result=b"\xff{s3cret")
+    caller.end("good", hook.url, state="SUCCEEDED", result=b"7")
+    caller.until("good", state="delivered")
+    assert json.loads(hook.taken[0].body)["job"]["result"] == 7
+    broken = eventually(lambda: json.loads(caller.callback("broken")["answers"]), 20, "it is on record")
+    assert "UnicodeDecodeError" in broken[0]["error"]
