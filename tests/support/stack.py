@@ -36,6 +36,7 @@ class Stack:
     settings: dict[str, str] = field(default_factory=dict)
     api: httpx.Client | None = None
     third_party: ThirdPartyClient | None = None  # where the tests of a module share one
+    api_port: int = 0  # where an API that is started again has the same address
 
     def __post_init__(self) -> None:
         self.settings = {
@@ -72,7 +73,7 @@ class Stack:
         """uvicorn, and `self.api` with a fresh key."""
         made = self.command("api.keys_cli:main", "create", f"test-{free_port()}", "--json")
         assert made.returncode == 0, made.stderr
-        port = free_port()
+        port = self.api_port or free_port()
         arguments = ("api.app:app", "--host", "127.0.0.1", "--port", str(port), "--no-access-log")
         process = self.processes.start_module("api", "uvicorn", *arguments, env=self.settings | settings)
         key = json.loads(made.stdout)["key"]
