@@ -8,6 +8,7 @@ import logging
 import math
 
 from dlq_consumer.channels.channel import Channel, DeliveryError
+from dlq_consumer.figures import ConsumerFigures
 from dlq_consumer.waiting import event_or_timeout
 from storage import alerts
 from storage.alerts import Alert
@@ -33,7 +34,8 @@ class AlertDispatcher:
     the same id.
     """
 
-    def __init__(self, pool: Pool, channel: Channel) -> None:
+    def __init__(self, pool: Pool, channel: Channel, figures: ConsumerFigures) -> None:
+        self._figures = figures
         self._pool = pool
         self._channel = channel
         self._woken = asyncio.Event()
@@ -67,11 +69,13 @@ class AlertDispatcher:
             await self._failed(alert, str(error), extra)
         else:
             await alerts.delivered(self._pool, alert.id, self._channel.name)
+            self._figures.alerted(self._channel.name, "delivered")
             log.info("alert delivered", extra=extra)
 
     async def _failed(self, alert: Alert, problem: str, extra: dict[str, object]) -> None:
         give_up = alert.tries >= MOST_TRIES
         wait_s = retry_in_s(alert.tries)
+        self._figures.alerted(self._channel.name, "given_up" if give_up else "failed")
         await alerts.failed(
             self._pool,
             alert.id,

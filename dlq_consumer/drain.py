@@ -9,6 +9,7 @@ from typing import Any
 
 from dlq_consumer.batches import BatchLimits
 from dlq_consumer.broker_link import BrokerLink
+from dlq_consumer.figures import ConsumerFigures
 from dlq_consumer.hearing import Hearing
 from dlq_consumer.held import QUEUE_SHARE, Held, Inbox, Window
 from dlq_consumer.intake import Intake, Result, Unread
@@ -56,7 +57,7 @@ class QueueDrain:
 
     def __init__(
         self, queue: str, *, shown: str, link: BrokerLink, locks: Locks, intake: Intake, probes: ProbeAnswers,
-        limits: BatchLimits, held: Held,
+        limits: BatchLimits, held: Held, figures: ConsumerFigures,
         prefetch: int, consumer: str, stopping: asyncio.Event,
     ) -> None:  # fmt: skip
         self._queue = queue
@@ -67,6 +68,7 @@ class QueueDrain:
         self._probes = probes
         self._limits = limits
         self._held = held
+        self._figures = figures
         self._prefetch = prefetch
         self._consumer = consumer
         self._stopping = stopping
@@ -213,6 +215,7 @@ class QueueDrain:
         """Store the letters and answer the probes, then ack; whether some letters had to be held back."""
         letters = batch.readings
         result = await self._intake.store(session, letters) if letters else Result()
+        self._figures.drained(self._shown, result)
         if letters and len(result.held) == len(letters):
             raise NothingStorable("Postgres refuses every letter, also as bytes; see the log")
         if batch.probes:

@@ -37,6 +37,11 @@ class Hearing:
         self._inbox, self._before = inbox, None
         self.deaf = asyncio.get_running_loop().create_future()
 
+    @property
+    def listens(self) -> bool:
+        """Whether a session is under way."""
+        return self._inbox is not None
+
     def ends(self) -> None:
         self._inbox = None
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 
+from dlq_consumer.figures import ConsumerFigures
 from dlq_consumer.sending import Sender, Sent
 from dlq_consumer.waiting import event_or_timeout
 from storage import replay_control, replay_outcomes, replay_steps
@@ -57,12 +58,13 @@ class ReplayExecutor:
     """One plan is carried out by one process at a time: by lock, as a queue is drained."""
 
     def __init__(
-        self, pool: Pool, locks: Locks, publisher: Publisher, *, foreign_after_s: float,
-        stopping: asyncio.Event,
+        self, pool: Pool, locks: Locks, publisher: Publisher, *, figures: ConsumerFigures,
+        foreign_after_s: float, stopping: asyncio.Event,
     ) -> None:  # fmt: skip
         self._pool = pool
         self._locks = locks
         self._sender = Sender(publisher)
+        self._figures = figures
         self._foreign_after_s = foreign_after_s
         self._stopping = stopping
         self._woken = asyncio.Event()
@@ -168,6 +170,7 @@ class ReplayExecutor:
                 return
             results = await self._sender.send(step.outgoing)
             pace.sent(len(step.outgoing))
+            self._figures.replayed(results)
             counts.update(result.what for result in results if result.what != "unsent")
             await self._record(results)
             if waits := [result for result in results if result.what == "unsent"]:

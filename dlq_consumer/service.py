@@ -18,6 +18,7 @@ from dlq_consumer.callbacks.sender import CallbackSender
 from dlq_consumer.configuration import Configuration
 from dlq_consumer.consumption import ConsumedWatch
 from dlq_consumer.drain import QueueDrain
+from dlq_consumer.figures import ConsumerFigures
 from dlq_consumer.hearing import HearingWatch
 from dlq_consumer.held import Held
 from dlq_consumer.intake import Intake
@@ -48,6 +49,7 @@ class Service:
         self._configuration = configuration
         self._stopping = asyncio.Event()
         self._interrupted = False
+        self._figures = ConsumerFigures(configuration)
         self._consumer = f"{socket.gethostname()}:{os.getpid()}"
 
     def stop(self) -> None:
@@ -76,6 +78,7 @@ class Service:
                 extra={"action": "no_alert_channel"},
             )
         ways = Ways(settings.broker.address, NAME)
+        self._figures.serve(loop)
         await ways.open(place.vhost for place in settings.queues)
         backoff = Backoff(first_s=0.2)
         try:
@@ -88,6 +91,7 @@ class Service:
                 else:
                     backoff.reset()
         finally:
+            await self._figures.close()
             await ways.close()
             for channel in settings.channels:
                 await channel.close()
@@ -99,19 +103,20 @@ class Service:
         if not await self._unless_stopped(wait_for_database(storage, _say)):
             return
         log.info("the database is there", extra={"action": "database_ready"})
-        pool = await _pool(storage)
+        pool = self._figures.pool = await _pool(storage)
         try:
             async with open_locks(storage, f"{NAME}-locks") as locks:
                 await self._work(pool, locks, ways)
             if locks.lost.is_set():
                 raise DatabaseAwayError("the connection that holds the drain locks was lost")
         finally:
+            self._figures.pool = None
             await _close(pool)
 
     async def _work(self, pool: Pool, locks: Locks, ways: Ways) -> None:
         settings = self._configuration
         policy = settings.alert_policy
-        dispatchers = [AlertDispatcher(pool, channel) for channel in settings.channels]
+        dispatchers = [AlertDispatcher(pool, channel, self._figures) for channel in settings.channels]
 
         def wake() -> None:
             for dispatcher in dispatchers:
@@ -122,6 +127,7 @@ class Service:
             pool,
             locks,
             ways.own.publisher,
+            figures=self._figures,
             foreign_after_s=settings.consumer.foreign_outcome_s,
             stopping=self._stopping,
         )
@@ -136,11 +142,12 @@ class Service:
             place: QueueDrain(
                 place.queue, shown=place.shown(home), link=ways.to(place.vhost).link, locks=locks,
                 intake=ours if place.vhost == home else theirs, probes=ways.to(place.vhost).probes,
-                limits=limits, held=held, prefetch=settings.consumer.prefetch, consumer=self._consumer,
-                stopping=self._stopping,
+                limits=limits, held=held, figures=self._figures,
+                prefetch=settings.consumer.prefetch, consumer=self._consumer, stopping=self._stopping,
             )
             for place in settings.queues
         }  # fmt: skip
+        self._figures.drains = {place.shown(home): drain.hearing for place, drain in drains.items()}
         # These end by themselves when it stops: with the letters in hand stored, or sent and recorded.
         ending = [
             *(drain.run() for drain in drains.values()),

@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field, HttpUrl, SecretStr, field_validator, m
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from outbound.reach import Reach, split_entries
+from topology.prometheus.ports import Ports
 from topology.redaction import FieldPath, parse_paths
 
 
@@ -22,6 +23,10 @@ class ConsumerSettings(BaseSettings):
     )
     batch_letters: int = Field(default=500, ge=1, le=5_000, description="letters per transaction at most")
     batch_ms: int = Field(default=50, ge=0, le=5_000, description="wait for a batch to fill")
+    metrics_port: Ports = Field(
+        default="0", description="port of /metrics, or a range of which the first free one is taken; 0: none"
+    )
+    metrics_host: str = Field(default="127.0.0.1", description="address that /metrics is served at")
     foreign_outcome_s: float = Field(
         default=600.0,
         gt=0,

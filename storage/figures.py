@@ -43,7 +43,7 @@ WITH counted AS (
 largest AS (SELECT queue FROM counted GROUP BY queue ORDER BY sum(number) DESC, queue LIMIT $1)
 SELECT CASE WHEN queue IN (SELECT queue FROM largest) THEN queue ELSE 'other' END AS queue, reason, state,
        sum(number)::bigint AS number
-FROM counted GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+FROM counted GROUP BY 1, 2, 3 HAVING sum(number) > 0 ORDER BY 1, 2, 3
 """
 GROUPS = """
 SELECT count(*) FROM (SELECT fingerprint FROM redrive.group_counts
@@ -141,8 +141,7 @@ async def letters(db: AnyConnection, _: Sequence[str]) -> list[Figure]:
             "Stored dead letters by queue of origin, reason and state; all but replayed and discarded ones"
             " wait for a decision.",
             tuple(
-                ({name: row[name] for name in ("queue", "reason", "state")}, max(row["number"], 0))
-                for row in counted
+                ({name: row[name] for name in ("queue", "reason", "state")}, row["number"]) for row in counted
             ),
         ),
         Figure("redrive_dead_letter_groups_open", "Groups with undecided letters.", (({}, groups),)),

@@ -9,7 +9,7 @@ from pydantic import Field, HttpUrl, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from storage.settings import StorageSettings
-from topology.prometheus.ports import parse_ports
+from topology.prometheus.ports import Ports
 from topology.settings import TopologySettings, load_topology, read_settings
 from topology.spec import Topology
 
@@ -41,7 +41,7 @@ class WorkerSettings(BaseSettings):
     grace_s: float = Field(
         default=25, gt=0, le=604_800, description="from the signal to stop until the process has ended"
     )
-    metrics_port: str = Field(
+    metrics_port: Ports = Field(
         default="0", description="port of /metrics, or a range of which the first free one is taken; 0: none"
     )
     metrics_host: str = Field(default="127.0.0.1", description="address that /metrics is served at")
@@ -51,12 +51,6 @@ class WorkerSettings(BaseSettings):
         le=3600,
         description="with Postgres away, unclaimed messages go to the ladder after so long",
     )
-
-    @field_validator("metrics_port")
-    @classmethod
-    def _is_a_port(cls, value: str) -> str:
-        parse_ports(value)
-        return value
 
     @model_validator(mode="after")
     def _warns_before_it_kills(self) -> Self:

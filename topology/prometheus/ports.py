@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import AfterValidator
+
 MOST = 100
 
 
@@ -21,3 +25,12 @@ def parse_ports(text: str) -> tuple[int, ...]:
     if not 0 < low <= high < 65536 or high - low >= MOST:
         raise ValueError(wrong)
     return tuple(range(low, high + 1))
+
+
+def _checked(text: str) -> str:
+    parse_ports(text)
+    return text
+
+
+# Of a setting.
+Ports = Annotated[str, AfterValidator(_checked)]

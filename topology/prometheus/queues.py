@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from topology import names
+from topology.management import Management, segment
 from topology.prometheus.text import Family, gauge
 from topology.spec import Topology
 
+TIMEOUT_S = 2.0
+# In the order of QueueNumbers' fields.
+_COLUMNS = ("messages_ready", "messages_unacknowledged", "messages_dlx", "consumers")
 Samples = list[tuple[Mapping[str, str], float]]
 
 
@@ -22,11 +26,29 @@ class QueueNumbers:
     consumers: int = 0
 
 
-def queue_gauges(topology: Topology, found: Mapping[str, QueueNumbers]) -> list[Family]:
-    """A queue that does not exist is left out: 0 messages would say that it is there."""
+def read_queues(url: str, vhost: str) -> dict[str, QueueNumbers]:
+    """Every queue of the vhost as the management API has it, up to 5 s old. Blocks.
+
+    Raises:
+        ManagementError: no usable answer.
+    """
+    with Management(url, TIMEOUT_S) as management:
+        rows = management.listed(f"/api/queues/{segment(vhost)}", {"columns": ",".join(("name", *_COLUMNS))})
+    # A queue that was made this moment has no counts yet.
+    return {row["name"]: QueueNumbers(*(row.get(column) or 0 for column in _COLUMNS)) for row in rows}
+
+
+def queue_gauges(
+    topology: Topology, found: Mapping[str, QueueNumbers], also: Collection[str] = ()
+) -> list[Family]:
+    """A queue that does not exist is left out: 0 messages would say that it is there.
+
+    Args:
+        also: queues that are none of the topology's.
+    """
     messages: Samples = []
     consumers: Samples = []
-    for name in _queues(topology):
+    for name in dict.fromkeys((*_queues(topology), *also)):
         if (numbers := found.get(name)) is not None:
             messages.append(({"queue": name, "state": "ready"}, numbers.ready))
             messages.append(({"queue": name, "state": "unacknowledged"}, numbers.unacknowledged))
