@@ -12,6 +12,7 @@ from api import doorway, openapi, problems
 from api.job_watch import JobWatch
 from api.routes import (
     alerts,
+    audit,
     batches,
     dead_letters,
     groups,
@@ -60,7 +61,17 @@ def create_app(config: Config) -> FastAPI:
     problems.install(app)
     for routes in (
         *(health, batches, job_lists, jobs, job_events, job_actions, queues),
-        *(letter_export, dead_letters, letter_actions, letter_decisions, groups, alerts, replays, stream),
+        *(
+            letter_export,
+            dead_letters,
+            letter_actions,
+            letter_decisions,
+            groups,
+            alerts,
+            replays,
+            stream,
+            audit,
+        ),
     ):
         app.include_router(routes.router)
     app.include_router(health.metrics_router(public=config.api.metrics_public))

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api import visit
+from api import audited, visit
 from api.keys import TooManyUnknownError
 from api.problems import Problem
 from api.runtime import Runtime
@@ -29,11 +29,15 @@ def runtime_of(request: Request) -> Runtime:
 
 
 class Requires:
-    """A dependency: the request has a key (else 401), not too often (429), with one of these scopes (403)."""
+    """A dependency: the request has a key (else 401), not too often (429), with one of these scopes (403).
 
-    def __init__(self, *scopes: str) -> None:
+    What may change something is put on record before it begins, unless the change itself does that.
+    """
+
+    def __init__(self, *scopes: str, notes_itself: bool = False) -> None:
         assert set(scopes) <= set(SCOPES)
         self.scopes = scopes
+        self.notes_itself = notes_itself
 
     async def __call__(
         self,
@@ -60,6 +64,8 @@ class Requires:
                 f"the key {principal.name!r} lacks the scope {wanted}",
                 headers={"WWW-Authenticate": f'{CHALLENGE}, error="insufficient_scope", scope="{scopes}"'},
             )
+        if request.method not in audited.SAFE and not self.notes_itself:
+            await audited.begin(request, runtime, principal)
         return principal
 
 
@@ -102,5 +108,5 @@ def _unauthorized(detail: str, error: str | None = None) -> Problem:
 # What a route takes: the parts of this process, and the key that asks, which must have a scope.
 Context = Annotated[Runtime, Depends(runtime_of)]
 Reader = Depends(Requires("read"))
-Submitter = Annotated[Principal, Depends(Requires("submit"))]
+Submitter = Annotated[Principal, Depends(Requires("submit", notes_itself=True))]
 Operator = Annotated[Principal, Depends(Requires("operate"))]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
+from api import audited
 from api.json_text import JsonFault, parse
 from api.problems import FieldError, Problem, field_errors
 
@@ -25,12 +26,18 @@ async def read_json(request: Request, limit: int, check: Callable[[Any], Read]) 
     Raises:
         Problem: 415 another content type, 413 too large (seen while reading, so also in a chunked
             body), 400 no JSON, 422 JSON that is not taken; the field is named. Also what `check` raises.
+        DatabaseAwayError: what is asked cannot be put on record.
     """
     _require_json(request.headers.get("content-type", ""))
     text = await _read(request, limit)
-    if len(text) <= INLINE_BYTES:
-        return check(_parsed(text))
-    return await asyncio.to_thread(lambda: check(_parsed(text)))
+
+    def read() -> tuple[Any, Read]:
+        value = _parsed(text)
+        return value, check(value)
+
+    value, found = read() if len(text) <= INLINE_BYTES else await asyncio.to_thread(read)
+    await audited.tell(request, value)
+    return found
 
 
 def as_model(model: type[Model], value: Any) -> Model:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api import visit
+from api import audited, visit
 from api.visit import Visit
 
 
 class Doorway:
-    """What each answer carries."""
+    """What each answer carries, and what is on record of it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -24,6 +24,8 @@ class Doorway:
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _complete(message, here)
+                if here.audit is not None:
+                    await audited.end(scope["app"].state.runtime, here.audit, message["status"])
             await send(message)
 
         await self._app(scope, receive, answer)

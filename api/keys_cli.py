@@ -14,10 +14,11 @@ import click
 
 from api.auth import SCOPES
 from api.keys import FRESH_S, PREFIX, hash_key, id_of, new_key
-from storage import actors, api_key_changes
+from storage import api_key_changes
 from storage.api_key_changes import ApiKey, KeyEndedError, KeyExistsError, NewSecret, Terms, UnknownKeyError
 from storage.errors import StorageError, translate_all
 from storage.pool import AnyConnection, connect, where
+from storage.recording import actor, recorded
 from storage.schema import require_level
 from storage.settings import StorageSettings
 from storage.times import read_span, shown_time
@@ -90,9 +91,8 @@ def create(
         raise click.BadParameter("letters, digits and . _ @ -, at most 100", param_hint="NAME")
     terms = Terms(tuple(dict.fromkeys(scopes)) or SCOPES, expires or None, rate, burst)
     key = new_key()
-    _say_key(
-        key, _run(lambda db: api_key_changes.create(db, name, _stored(key), terms, actors.actor())), as_json
-    )
+    made = _run(lambda db: api_key_changes.create(db, name, _stored(key), terms, actor()), name)
+    _say_key(key, made, as_json)
 
 
 @main.command()
@@ -114,7 +114,7 @@ def rotate(name: str, overlap: timedelta, as_json: bool) -> None:
     Example: api-keys rotate shop --overlap 7d
     """
     key = new_key()
-    made = _run(lambda db: api_key_changes.rotate(db, name, _stored(key), overlap, actors.actor()))
+    made = _run(lambda db: api_key_changes.rotate(db, name, _stored(key), overlap, actor()), name)
     _say_key(key, made, as_json)
 
 
@@ -128,7 +128,7 @@ def limit(name: str, rate: float | None, burst: int | None, as_json: bool) -> No
 
     Example: api-keys limit shop --rate 50 --burst 200
     """
-    key = _run(lambda db: api_key_changes.limit(db, name, rate, burst))
+    key = _run(lambda db: api_key_changes.limit(db, name, rate, burst), name)
     click.echo(json.dumps(key.as_json()) if as_json else f"{key.name}: {_limit(key)}")
 
 
@@ -148,7 +148,7 @@ def list_command(as_json: bool) -> None:
 @click.argument("name")
 def revoke(name: str) -> None:
     """Refuse every key of NAME, in all API processes within 2 seconds. It cannot be undone."""
-    key = _run(lambda db: api_key_changes.revoke(db, name, actors.actor()))
+    key = _run(lambda db: api_key_changes.revoke(db, name, actor()), name)
     click.echo(f"revoked {key.name} at {shown_time(key.revoked_at)}; refused everywhere within {FRESH_S:g} s")
 
 
@@ -185,7 +185,8 @@ def _limit(key: ApiKey) -> str:
     return rate if key.burst is None else f"{rate}, {key.burst} at once"
 
 
-def _run(work: Callable[[AnyConnection], Awaitable[T]]) -> T:
+def _run(work: Callable[[AnyConnection], Awaitable[T]], changes: str | None = None) -> T:
+    """Do the work; where it changes the keys of a name, that is put on record before."""
     settings = _settings()
 
     async def run() -> T:
@@ -194,7 +195,7 @@ def _run(work: Callable[[AnyConnection], Awaitable[T]]) -> T:
         try:
             with translate_all("use the database"):
                 await require_level(connection)
-                return await work(connection)
+                return await (work(connection) if changes is None else _on_record(connection, work, changes))
         finally:
             await connection.close()
 
@@ -206,6 +207,23 @@ def _run(work: Callable[[AnyConnection], Awaitable[T]]) -> T:
         _fail(str(error), exits.FAILED)
     except StorageError as error:
         _fail(f"{where(settings)}: {error}", exits.FAILED)
+
+
+async def _on_record(db: AnyConnection, work: Callable[[AnyConnection], Awaitable[T]], name: str) -> T:
+    context = click.get_current_context()
+    asked = {
+        option: str(value)
+        for option, value in context.params.items()
+        if option not in ("name", "as_json") and value not in (None, ())
+    }
+    async with recorded(db, f"api-keys {context.info_name}", [name], asked) as outcome:
+        try:
+            done = await work(db)
+        except (KeyExistsError, KeyEndedError):
+            outcome.status = exits.CONFLICT
+            raise
+        outcome.status = exits.DONE
+    return done
 
 
 def _settings() -> StorageSettings:

@@ -117,8 +117,9 @@ class Runtime:
             pool = await self._connect()
             await self._measure(pool)
             self._pool = pool  # from here on jobs are accepted
-            retention_s = self.config.api.idempotency_retention_s
-            beside.append(self._beside(prune_forever(self.database, retention_s), "pruning"))
+            kept = self.config.api
+            pruning = prune_forever(self.database, kept.idempotency_retention_s, kept.audit_retention_days)
+            beside.append(self._beside(pruning, "pruning"))
             beside.append(self._beside(self.room.watch(self.database), "outbox_room"))
             await self._relay_on(pool)
         finally:

@@ -36,6 +36,9 @@ class ApiSettings(BaseSettings):
     outbox_limit: int = Field(
         default=1_000_000, ge=1, le=1_000_000_000, description="messages that wait before jobs are refused"
     )
+    audit_retention_days: float | None = Field(
+        default=None, ge=1, le=36_600, description="days that the audit is kept; unset: for ever"
+    )
     # In each API process: a shared count would cost each request a round trip.
     rate_per_s: float = Field(
         default=1_000, ge=0, lt=1e9, description="requests a second of one caller; 0: no limit"

@@ -11,9 +11,10 @@ _KEY = "redrive.visit"
 
 @dataclass
 class Visit:
-    """`headers` go with the answer, whatever it is."""
+    """`headers` go with the answer, whatever it is; `audit` is the row that gets its status."""
 
     headers: dict[str, str] = field(default_factory=dict)
+    audit: int | None = None
 
 
 def begin(scope: Scope) -> Visit:

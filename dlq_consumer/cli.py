@@ -9,6 +9,7 @@ import click
 from pydantic_settings import BaseSettings
 
 from dlq_consumer.commands.alerts import alerts
+from dlq_consumer.commands.audit import audit
 from dlq_consumer.commands.check import check
 from dlq_consumer.commands.completion import completion
 from dlq_consumer.commands.consume import consume
@@ -54,7 +55,7 @@ COMMANDS = (
     *(replay, list_replays, pause, resume, cancel),
     *(edit_letter, discard, restore),
     *(export_letters, import_letters),
-    *(alerts, check, completion),
+    *(alerts, audit, check, completion),
 )
 for command in COMMANDS:
     main.add_command(command)

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from storage import job_callbacks, job_options
+from storage import audit, job_callbacks, job_options
+from storage.audit import SUBMITTED, Submitting
 from storage.errors import translate
 from storage.job_options import JobOptions
 from storage.jobs import IdempotencyKey, NewJob
 from storage.pool import AnyConnection
+from storage.schema import has_table
 
 # Keys are inserted in one order by everyone, so that two batches with the same keys wait for each other
 # instead of deadlocking; the outbox keeps the order of the batch.
@@ -30,15 +32,24 @@ WITH wanted AS (
 ), job AS (
     INSERT INTO redrive.jobs (id, type, queue, payload, principal)
     SELECT w.id, w.type, w.queue, w.payload, w.principal FROM wanted w JOIN key ON key.job_id = w.id
+    RETURNING id
 ), message AS (
     INSERT INTO redrive.outbox (job_id, queue, properties, body, token, created_at, not_before)
     SELECT w.id, w.queue, w.properties, w.body, w.token, {due}, {due}
     FROM wanted w JOIN key ON key.job_id = w.id ORDER BY w.place
-){options}
+){options}{noted}
 SELECT job_id FROM key
 """
-_PLAIN = _SUBMIT.format(due=job_options.DUE, options="")
-_WITH_OPTIONS = _SUBMIT.format(due=job_options.DUE, options=f", options AS ({job_options.INSERT})")
+_OPTIONS = f", options AS ({job_options.INSERT})"
+_NOTED = f", noted AS ({SUBMITTED.format(told='$16')})"
+# By whether there are options, and whether it is put on record.
+_STATEMENTS = {
+    (options, noted): _SUBMIT.format(
+        due=job_options.DUE, options=_OPTIONS if options else "", noted=_NOTED if noted else ""
+    )
+    for options in (False, True)
+    for noted in (False, True)
+}
 _OF_JOB = ("id", "type", "queue", "payload", "principal", "properties", "body", "token")
 NO_OPTIONS = JobOptions()
 _BY_KEYS = """
@@ -60,7 +71,10 @@ class BatchedJob:
 
 
 async def submit(
-    db: AnyConnection, scope: str, wanted: Sequence[tuple[NewJob, IdempotencyKey]]
+    db: AnyConnection,
+    scope: str,
+    wanted: Sequence[tuple[NewJob, IdempotencyKey]],
+    told: Submitting | None = None,
 ) -> list[BatchedJob]:
     """Accept jobs, each under its key, in one transaction; what became of each, in their order.
 
@@ -77,12 +91,13 @@ async def submit(
     earlier: dict[str, asyncpg.Record] = {}
     with translate(f"submit {len(wanted)} jobs"):
         async with db.transaction():
-            left, statement = list(wanted), _PLAIN
-            if any(job.options is not None for job, _ in wanted):
+            left, options = list(wanted), any(job.options is not None for job, _ in wanted)
+            if options:
                 await job_options.require(db)
-                statement = _WITH_OPTIONS
+            noted = [told.column] if told is not None and await has_table(db, audit.TABLE) else []
+            statement = _STATEMENTS[options, bool(noted)]
             while left:
-                rows = await db.fetch(statement, scope, *_columns(left))
+                rows = await db.fetch(statement, scope, *_columns(left), *noted)
                 made |= {row["job_id"] for row in rows}
                 keys = [key.key for job, key in left if job.id not in made]
                 found = await db.fetch(_BY_KEYS, scope, keys) if keys else []

@@ -6,15 +6,18 @@ import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 import asyncpg
 
-from storage import job_callbacks, job_options
+from storage import audit, job_callbacks, job_options
 from storage.attempts import AttemptRow, of_jobs
+from storage.audit import SUBMITTED, Submitting
 from storage.errors import StorageError, translate
 from storage.job_callbacks import JobCallback
 from storage.job_options import JobOptions
 from storage.pool import AnyConnection
+from storage.schema import has_table
 
 # One statement, so one transaction and one round trip. A concurrent insert of the same key is waited for
 # (ON CONFLICT waits for the other transaction's end), so that the loser finds the winner's row.
@@ -29,15 +32,17 @@ WITH {wanted}key AS (
     RETURNING *
 ), message AS (
     {message}
-)
+){noted}
 SELECT * FROM job
 """
-_PLAIN = _SUBMIT.format(
+_PLAIN = partial(
+    _SUBMIT.format,
     wanted="",
     message="""INSERT INTO redrive.outbox (job_id, queue, properties, body, token)
     SELECT id, queue, $9, $10, $11 FROM job""",
 )
-_WITH_OPTIONS = _SUBMIT.format(
+_WITH_OPTIONS = partial(
+    _SUBMIT.format,
     wanted="""wanted AS (
     SELECT $4::text AS id, $12::float8 AS delay_s, $13::timestamptz AS not_before,
            $14::timestamptz AS expires, $15::int AS priority
@@ -47,6 +52,11 @@ _WITH_OPTIONS = _SUBMIT.format(
     FROM job JOIN wanted w ON w.id = job.id
 ), options AS ({job_options.INSERT}""",  # noqa: S608 - constants
 )
+# Each without its row of the audit, for the schema of the release before, and with it.
+_STATEMENTS = {
+    options: (submit(noted=""), submit(noted=f", noted AS ({SUBMITTED.format(told=told)})"))
+    for options, submit, told in ((False, _PLAIN, "$12"), (True, _WITH_OPTIONS, "$16"))
+}
 BY_KEY = """
 SELECT k.request AS key_request, j.*
 FROM redrive.idempotency_keys k JOIN redrive.jobs j ON j.id = k.job_id
@@ -130,7 +140,9 @@ class Accepted:
     replayed: bool
 
 
-async def submit(db: AnyConnection, new: NewJob, key: IdempotencyKey) -> Accepted:
+async def submit(
+    db: AnyConnection, new: NewJob, key: IdempotencyKey, told: Submitting | None = None
+) -> Accepted:
     """Accept a job: its row, its outbox row and its key are committed together, or none is.
 
     An equal request that runs at the same time is waited for; both get the same job.
@@ -144,18 +156,24 @@ async def submit(db: AnyConnection, new: NewJob, key: IdempotencyKey) -> Accepte
         if new.options is not None:
             await job_options.require(db)
         if new.callback is None:
-            return await _submit(db, new, key)
+            return await _submit(db, new, key, told)
+        if not await has_table(db, audit.TABLE):
+            told = None  # to find that out by an error would end the transaction
         async with db.transaction():
-            accepted = await _submit(db, new, key)
+            accepted = await _submit(db, new, key, told)
             if not accepted.replayed:
                 await job_callbacks.attach(db, [(new.id, new.callback)])
             return accepted
 
 
-async def _submit(db: AnyConnection, new: NewJob, key: IdempotencyKey) -> Accepted:
+async def _submit(db: AnyConnection, new: NewJob, key: IdempotencyKey, told: Submitting | None) -> Accepted:
+    without, with_row = _STATEMENTS[new.options is not None]
+    noted: list[object] = [] if told is None else [told.column]
     while True:
-        row = await db.fetchrow(
-            _PLAIN if new.options is None else _WITH_OPTIONS,
+        row = await _first_row(
+            db,
+            without,
+            with_row if noted else None,
             key.scope,
             key.key,
             key.request,
@@ -168,6 +186,7 @@ async def _submit(db: AnyConnection, new: NewJob, key: IdempotencyKey) -> Accept
             new.body,
             new.token,
             *(() if new.options is None else new.options.columns),
+            noted=noted,
         )
         if row is not None:
             return Accepted(_job(row), replayed=False)
@@ -179,6 +198,17 @@ async def _submit(db: AnyConnection, new: NewJob, key: IdempotencyKey) -> Accept
                 f"the idempotency key was used for job {earlier['id']} with another type, payload or option"
             )
         return Accepted(_job(earlier), replayed=True)
+
+
+async def _first_row(
+    db: AnyConnection, without: str, with_row: str | None, *values: object, noted: list[object]
+) -> asyncpg.Record | None:
+    if with_row is not None:
+        try:
+            return await db.fetchrow(with_row, *values, *noted)
+        except asyncpg.UndefinedTableError:
+            pass  # the release before keeps no such record
+    return await db.fetchrow(without, *values)
 
 
 async def find(db: AnyConnection, job_id: str) -> Job | None:

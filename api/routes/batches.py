@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from api.audited import actor_of
 from api.auth import Context, Submitter, charge_jobs
 from api.batch import MAX_JOBS, Asked, read_batch, results
 from api.body import read_json
@@ -16,6 +17,7 @@ from api.routes.jobs import JOB_EXAMPLE, JOB_SCHEMA
 from api.runtime import Config
 from api.submission import KEY_HEADER, RETENTION_HEADER, Submission, new_job
 from storage import batches
+from storage.audit import Submitting
 from storage.jobs import IdempotencyKey, NewJob
 
 ROUTE = "POST /jobs/batch"
@@ -76,22 +78,22 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     charge_jobs(request, runtime, principal, len(asked))
     became: list[batches.BatchedJob] = []
     if wanted:
-        scope = _scope(principal.name)
+        scope, told = _scope(principal.name), Submitting(actor_of(request, principal), ROUTE)
         async with runtime.database() as db:
             await runtime.room.require(db, scope, [key.key for _, key in wanted])
-            became = await batches.submit(db, scope, wanted)
+            became = await batches.submit(db, scope, wanted, told)
     if new := sum(not (each.replayed or each.conflict) for each in became):
         runtime.relay.submitted(new)
-    told = results(asked, became)
-    accepted = [each for each in told if each["status"] == 202]
+    shown = results(asked, became)
+    accepted = [each for each in shown if each["status"] == 202]
     counts = {
         "accepted": len(accepted),
         "replayed": sum(each["replayed"] for each in accepted),
-        "refused": len(told) - len(accepted),
+        "refused": len(shown) - len(accepted),
     }
-    status = 202 if len(accepted) == len(told) else 207
+    status = 202 if len(accepted) == len(shown) else 207
     headers = {RETENTION_HEADER: f"{config.api.idempotency_retention_s:.0f}"}
-    return JsonResponse({**counts, "results": told}, status, headers)
+    return JsonResponse({**counts, "results": shown}, status, headers)
 
 
 def _read(config: Config, body: Any, principal: str) -> tuple[list[Asked], Wanted]:

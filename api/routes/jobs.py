@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from api.audited import actor_of
 from api.auth import Context, Reader, Submitter
 from api.body import read_json
 from api.callback import CALLBACK_SCHEMA
@@ -17,6 +18,7 @@ from api.options import OPTIONS_SCHEMA
 from api.problems import FieldError, Problem
 from api.submission import KEY_HEADER, RETENTION_HEADER, new_job, read_submission
 from storage import jobs
+from storage.audit import Submitting
 from storage.jobs import IdempotencyConflictError, IdempotencyKey
 from storage.stored_json import stored
 from topology.spec import Topology
@@ -81,10 +83,11 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
         lambda body: read_submission(runtime.config.topology, body, keys, callbacks=runtime.config.callbacks),
     )
     key = IdempotencyKey(f"{principal.name} {ROUTE}", asked.key, asked.request)
+    told = Submitting(actor_of(request, principal), ROUTE)
     try:
         async with runtime.database() as db:
             await runtime.room.require(db, key.scope, [key.key])
-            accepted = await jobs.submit(db, new_job(asked, principal.name), key)
+            accepted = await jobs.submit(db, new_job(asked, principal.name), key, told)
     except IdempotencyConflictError as conflict:
         raise Problem(
             422,

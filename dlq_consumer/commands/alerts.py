@@ -156,7 +156,7 @@ def _snooze(load: Load, group: str, until: datetime | None, by: str | None, note
         except AmbiguousGroupError as error:
             fail(str(error), exits.USAGE)
 
-    return with_database(load, write)
+    return with_database(load, write, changes=True)
 
 
 async def _send(channels: Sequence[Channel], as_json: bool) -> bool:

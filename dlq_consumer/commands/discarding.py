@@ -109,7 +109,7 @@ def _decide(
         except ActionRefusedError as error:
             fail(str(error), exits.CONFLICT if error.conflict else exits.FAILED)
 
-    _say(decision, with_database(load, run), how.as_json)
+    _say(decision, with_database(load, run, changes=True), how.as_json)
 
 
 def _decide_all(load: Load, decision: Decision, wanted: LetterFilter, how: How) -> None:
@@ -137,7 +137,7 @@ def _decide_all(load: Load, decision: Decision, wanted: LetterFilter, how: How) 
             raise
         return done
 
-    _say(decision, with_database(load, run), how.as_json)
+    _say(decision, with_database(load, run, changes=True), how.as_json)
 
 
 def _confirm(count: int, decision: Decision, what: str, yes: bool) -> None:

@@ -81,7 +81,7 @@ def edit_letter(
             except ActionRefusedError as error:
                 fail(str(error), exits.CONFLICT if error.conflict else exits.FAILED)
 
-        shown["edit"] = with_database(load, keep)
+        shown["edit"] = with_database(load, keep, changes=True)
     if as_json:
         printing.json_line(safe_json(shown))
         return
@@ -99,7 +99,7 @@ def _withdraw(load: Load, letter_id: int, by: str, note: str, as_json: bool) -> 
         except ActionRefusedError as error:
             fail(str(error), exits.CONFLICT if error.conflict else exits.FAILED)
 
-    with_database(load, run)
+    with_database(load, run, changes=True)
     if as_json:
         printing.json_line({"letter": letter_id, "edit": None})
     else:

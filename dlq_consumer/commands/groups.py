@@ -143,7 +143,7 @@ def group(
             fail(str(error), exits.USAGE)
         return found, None if found.example is None else await letters.get(pool, found.example)
 
-    found, example = with_database(load, run)
+    found, example = with_database(load, run, changes=action is not None)
     shown = found.as_json(_letter(example))
     if as_json:
         printing.json_line(shown)

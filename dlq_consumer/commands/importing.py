@@ -80,7 +80,7 @@ def import_letters(
             if found.letters > 1 and not yes:
                 click.confirm(f"import {found.letters} letters?", abort=True, err=True)
             who = by or getpass.getuser()
-            stored, known = with_database(load, lambda pool: _store(pool, stream, who, note))
+            stored, known = with_database(load, lambda pool: _store(pool, stream, who, note), changes=True)
             done |= {"stored": stored, "known": known}
         else:
             done |= {"letters": found.letters}

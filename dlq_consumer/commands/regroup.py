@@ -52,7 +52,7 @@ def regroup(load: Load, everything: bool, by: str | None, yes: bool, dry_run: bo
                 printing.json_line(found[-1].as_json())
         return found
 
-    found = with_database(load, run)
+    found = with_database(load, run, changes=not dry_run)
     if as_json:
         return
     rows = [(each.fingerprint, heir, number) for each in found for heir, number in each.moved.items()]

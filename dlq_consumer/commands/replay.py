@@ -126,7 +126,7 @@ def replay(
         done = await follow(pool, made, timeout_s, quiet=as_json) if wait else made
         return done, await replay_plans.items(pool, made.id, limit=MAX_PAGE if as_json else SHOWN)
 
-    done, items = with_database(load, run)
+    done, items = with_database(load, run, changes=True)
     _show(done, items, as_json)
     if wait and not went_well(done):
         sys.exit(exits.FAILED)

@@ -93,7 +93,7 @@ def _act(load: Load, as_json: bool, act: Callable[[Pool], Awaitable[Replay]]) ->
         except ReplayStateError as error:
             fail(str(error), exits.CONFLICT)
 
-    plan = with_database(load, run)
+    plan = with_database(load, run, changes=True)
     if as_json:
         printing.json_line(plan.as_json())
     else:

@@ -10,6 +10,7 @@ from typing import NoReturn, Protocol, TypeVar
 import click
 from pydantic_settings import BaseSettings
 
+from dlq_consumer.commands.recording import on_record
 from storage.errors import DatabaseAwayError, DatabaseRefusedError, MigrationError, StorageError
 from storage.pool import Pool, migrated_pool, where
 from storage.settings import StorageSettings
@@ -30,15 +31,16 @@ class Load(Protocol):
     def __call__(self, kind: type[S]) -> S: ...
 
 
-def with_database(load: Load, work: Callable[[Pool], Awaitable[T]]) -> T:
-    """Run `work` with a pool. Exits 1 when the database is away, refuses or is not migrated, 130 when
-    interrupted.
+def with_database(load: Load, work: Callable[[Pool], Awaitable[T]], *, changes: bool = False) -> T:
+    """Run `work` with a pool; what `changes` something is put on record before (`dlq audit`).
+
+    Exits 1 when the database is away, refuses or is not migrated, 130 when interrupted.
     """
     settings = load(StorageSettings)
 
     async def run() -> T:
         async with migrated_pool(settings, "redrive-dlq-cli") as pool:
-            return await work(pool)
+            return await (on_record(pool, work) if changes else work(pool))
 
     try:
         return asyncio.run(run())

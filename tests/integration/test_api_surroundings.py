@@ -77,6 +77,7 @@ SCOPES = {
     ("POST", "/replays/{replay_id}/pause"): "operate",
     ("POST", "/replays/{replay_id}/resume"): "operate",
     ("POST", "/replays/{replay_id}/cancel"): "operate",
+    ("GET", "/audit"): "operate",
     ("GET", "/metrics"): "read",
 }
 
