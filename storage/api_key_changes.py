@@ -21,6 +21,10 @@ INSERT INTO redrive.api_keys (name, key_hash, scopes, expires_at, rate, burst, c
 VALUES ($1, $2, $3, now() + $4::interval, $5, $6, $7)
 ON CONFLICT (name) DO NOTHING RETURNING name
 """
+_CREATE_BEFORE = """
+INSERT INTO redrive.api_keys (name, key_hash, scopes) VALUES ($1, $2, $3)
+ON CONFLICT (name) DO NOTHING RETURNING name
+"""
 _ADD = "INSERT INTO redrive.api_secrets (id, key_hash, name, created_by) VALUES ($1, $2, $3, $4)"
 _LIVE = "revoked_at IS NULL AND coalesce(expires_at > now(), true)"
 _LOCK = f"SELECT {_LIVE} AS live FROM redrive.api_keys WHERE name = $1 FOR UPDATE"  # noqa: S608 - constants
@@ -117,21 +121,25 @@ async def create(db: AnyConnection, name: str, secret: NewSecret, terms: Terms, 
 
     Raises:
         KeyExistsError: the name is taken.
-        MigrationError: the schema is that of the release before.
+        MigrationError: it is to end or has limits, which the schema of the release before does not know.
         DatabaseAwayError: nothing is known to be stored.
     """
-    await _require(db)
     with translate("create an API key"):
+        older = not await has_table(db, TABLE)
+        if older and terms != Terms(terms.scopes):
+            await _require(db)
         async with db.transaction():
-            made = await db.fetchval(
-                _CREATE, name, secret.key_hash, list(terms.scopes), terms.expires_in, terms.rate,
-                terms.burst, by,
-            )  # fmt: skip
+            asked = (name, secret.key_hash, list(terms.scopes))
+            if older:
+                made = await db.fetchval(_CREATE_BEFORE, *asked)
+            else:
+                made = await db.fetchval(_CREATE, *asked, terms.expires_in, terms.rate, terms.burst, by)
             if made is None:
                 raise KeyExistsError(
                     f"there is an API key {name!r} already (revoked ones count); take another name"
                 )
-            await db.execute(_ADD, secret.key_id, secret.key_hash, name, by)
+            if not older:
+                await db.execute(_ADD, secret.key_id, secret.key_hash, name, by)
     return await _one(db, name)
 
 

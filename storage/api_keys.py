@@ -14,14 +14,16 @@ import asyncpg
 from storage.errors import translate
 from storage.pool import AnyConnection
 
-# By the part of the key that may be seen; whether it is that key is then told in constant time. A caller
-# without secrets was made by the release before, after the migration.
+# By the part of the key that may be seen, or, where it was stored before the migration, by the start of its
+# hash; whether it is that key is then told in constant time. A caller without secrets was made by the release
+# before, after the migration.
 _FIND = """
 SELECT k.name, k.scopes, k.rate, k.burst, s.key_hash,
        extract(epoch FROM least(k.expires_at, s.ends_at) - now())::float8 AS good_for_s,
        coalesce(s.last_used_at < now() - interval '1 minute', true) AS unmarked
 FROM redrive.api_secrets s JOIN redrive.api_keys k ON k.name = s.name
-WHERE s.id = $1 AND k.revoked_at IS NULL AND coalesce(least(k.expires_at, s.ends_at) > now(), true)
+WHERE s.id IN ($1, left(encode($2::bytea, 'hex'), 8)) AND k.revoked_at IS NULL
+  AND coalesce(least(k.expires_at, s.ends_at) > now(), true)
 UNION ALL
 SELECT k.name, k.scopes, k.rate, k.burst, k.key_hash, NULL, false
 FROM redrive.api_keys k

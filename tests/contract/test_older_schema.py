@@ -21,7 +21,7 @@ from storage import (
     letter_stats,
     regrouping,
 )
-from storage.api_key_changes import NewSecret
+from storage.api_key_changes import NewSecret, Terms
 from storage.errors import MigrationError
 from storage.pool import AnyConnection
 from storage.schema import WORKS_FROM
@@ -43,6 +43,7 @@ ASKED: dict[str, Ask] = {
     "stats": letter_stats.stats,
     "regroup": regrouping.old_groups,
     "rotate": lambda db: api_key_changes.rotate(db, "ada", NewSecret("i", b"h"), timedelta(), "ada"),
+    "create": lambda db: api_key_changes.create(db, "eve", NewSecret("i", b"e"), Terms((), rate=1.0), "ada"),
     "limit": lambda db: api_key_changes.limit(db, "ada", 1.0, 1),
 }
 
@@ -71,11 +72,14 @@ def test_it_says_that_the_schema_is_to_be_migrated(older: Database, ask: Ask) ->
 
 
 def test_keys_of_the_older_schema_are_known_listed_and_revoked(older: Database) -> None:
-    older.execute("insert into redrive.api_keys (name, key_hash, scopes) values ('bob', 'hash', '{read}')")
 
     async def work() -> None:
         connection = await asyncpg.connect(older.url, timeout=10)
         try:
+            made = await api_key_changes.create(
+                connection, "bob", NewSecret("id", b"hash"), Terms(("read",)), "ada"
+            )
+            assert (made.name, made.state) == ("bob", "active")
             found = await api_keys.find(connection, "id", b"hash")
             assert found is not None
             assert (found.name, set(found.scopes)) == ("bob", {"read"})
