@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings
 
 from dlq_consumer.commands.alerts import alerts
 from dlq_consumer.commands.audit import audit
+from dlq_consumer.commands.callbacks import callbacks
 from dlq_consumer.commands.check import check
 from dlq_consumer.commands.completion import completion
 from dlq_consumer.commands.consume import consume
@@ -55,7 +56,7 @@ COMMANDS = (
     *(replay, list_replays, pause, resume, cancel),
     *(edit_letter, discard, restore),
     *(export_letters, import_letters),
-    *(alerts, audit, check, completion),
+    *(alerts, callbacks, audit, check, completion),
 )
 for command in COMMANDS:
     main.add_command(command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
@@ -13,8 +13,8 @@ import asyncpg
 
 from storage.alert_rules import AlertKind
 from storage.errors import StorageError, translate
-from storage.group_list import CursorError
 from storage.letter_filter import Parameters
+from storage.newest_first import cursor_of, position
 from storage.pool import AnyConnection, Pool
 from storage.schema import needs_this_release
 from storage.times import shown_time
@@ -68,7 +68,7 @@ class AlertRow:
     @property
     def cursor(self) -> str:
         """What gives the page that follows this alert."""
-        return f"{self.created_at.astimezone(UTC).isoformat()}~{self.id}"
+        return cursor_of(self.created_at, self.id)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -107,7 +107,7 @@ async def newest(
         if value is not None:
             conditions.append(condition.format(values.add(value)))
     if cursor is not None:
-        at, id_ = _position(cursor)
+        at, id_ = position(cursor, "alerts")
         conditions.append(f"(a.created_at, a.id) < ({values.add(at)}::timestamptz, {values.add(id_)}::uuid)")
     sql = f"{_LIST} WHERE {' AND '.join(conditions)} ORDER BY a.created_at DESC, a.id DESC LIMIT $1"
     with translate("list alerts"), needs_this_release("list alerts"):
@@ -131,14 +131,3 @@ async def get(db: Pool | AnyConnection, alert_id: UUID) -> AlertRow:
 
 def _row(row: asyncpg.Record) -> AlertRow:
     return AlertRow(**(dict(row) | {"deliveries": tuple(json.loads(row["deliveries"]))}))
-
-
-def _position(cursor: str) -> tuple[datetime, UUID]:
-    key, _, id_ = cursor.partition("~")
-    try:
-        at = datetime.fromisoformat(key)
-        if at.tzinfo is None:
-            raise ValueError(key)
-        return at.astimezone(UTC), UUID(id_)
-    except (ValueError, OverflowError) as error:
-        raise CursorError(f"{cursor[:60]!r} is no cursor of a list of alerts") from error

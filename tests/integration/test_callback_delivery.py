@@ -132,6 +132,39 @@ def test_one_that_is_gone_or_not_to_be_reached_is_dead_at_once_and_says_why(
     assert "s3cret" not in refused["answers"] + refused["why_dead"]
 
 
+def test_a_dead_one_is_listed_and_sent_again_by_hand_and_who_did_it_is_on_record(
+    caller: Caller, hook: Receiver
+) -> None:
+    hook.failing = [410, 410]
+    caller.end("a", f"{hook.url}hook?token=s3cret")
+    caller.end("b", hook.url)
+    ids = [str(caller.until(job, state="dead")["id"]) for job in ("a", "b")]
+    listed = caller.dlq_here("callbacks", "--state", "dead", "--job", "a", "--json")
+    (shown,) = (json.loads(line) for line in listed.stdout.splitlines())
+    assert (shown["id"], shown["url"], shown["answers"][0]["status"]) == (ids[0], f"{hook.url}hook", 410)
+    first = caller.dlq_here("callbacks", "--limit", "1", "--receiver", f"127.0.0.1:{hook.port}")
+    cursor = first.stderr.split("--before ")[1].strip()
+    rest = caller.dlq_here("callbacks", "--json", "--before", cursor)
+    assert len(rest.stdout.splitlines()) == 1
+    assert "the receiver answered 410: gone" in caller.dlq_here("callbacks").stdout
+
+    assert caller.dlq_here("callbacks", "retry", *ids, typed="n").exit_code == 1
+    assert caller.dlq_here("callbacks", "retry", "00000000-0000-0000-0000-000000000000").exit_code == 1
+    assert caller.dlq_here("callbacks", "--before", "x").exit_code == 2
+    assert [caller.callback(job)["state"] for job in ("a", "b")] == ["dead", "dead"]
+    done = caller.dlq_here(
+        "callbacks", "retry", *ids, "--yes", "--by", "ada", "--note", "it is back", "--json"
+    )
+    assert (done.exit_code, json.loads(done.stdout)) == (0, {"retried": 2})
+    for job in ("a", "b"):
+        caller.until(job, state="delivered", tries=1, why_dead=None)
+    assert {request.headers["redrive-delivery"] for request in hook.taken} == set(ids)
+    listed = caller.dlq_here("callbacks", "--state", "delivered", "--job", "a", "--json")
+    (retried,) = json.loads(listed.stdout)["retries"]
+    assert (retried["by"], retried["note"]) == ("ada", "it is back")
+    assert "s3cret" not in listed.output
+
+
 def test_a_deaf_receiver_holds_up_no_other_and_letters_neither(caller: Caller, hook: Receiver) -> None:
     with closing(socket.create_server(("127.0.0.1", 0), backlog=100)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"

@@ -142,6 +142,36 @@ def test_a_dead_job_that_is_run_again_tells_of_both_ends_and_a_cancelled_one_of_
     assert (cancelled["job"]["id"], cancelled["job"]["state"]) == (later, "CANCELLED")
 
 
+def test_a_dead_callback_is_found_and_sent_again_over_http(running: Stack, hook: Receiver) -> None:
+    hook.failing = [410]
+    job = submit(running, "a", callback_url=f"{hook.url}?token=s3cret")
+
+    def dead() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = running.http.get(
+            "/callbacks", params={"state": "dead", "place": f"127.0.0.1:{hook.port}"}
+        ).json()["callbacks"]
+        return found
+
+    (callback,) = eventually(dead, 30, "it is dead")
+    place = f"/callbacks/{callback['id']}"
+    assert (callback["job_id"], callback["url"], callback["retries"]) == (job, hook.url, [])
+    assert running.http.get(place).json() == callback
+    assert running.http.post(f"{place}/retry", json={"by": "me"}).status_code == 422
+    answer = running.http.post(f"{place}/retry", json={"note": "it is back"})
+    assert (answer.status_code, answer.headers["location"], answer.json()["state"]) == (202, place, "pending")
+    (retried,) = answer.json()["retries"]
+    assert (retried["by"][:5], retried["note"]) == ("test-", "it is back")
+    assert told(hook, 1)[0]["id"] == callback["id"]
+    eventually(lambda: running.http.get(place).json()["state"] == "delivered", 20, "it is on record")
+    unknown = "/callbacks/00000000-0000-0000-0000-000000000000"
+    assert running.http.get(unknown).status_code == 404
+    assert running.http.post(f"{unknown}/retry", json={}).status_code == 404
+    assert running.http.get("/callbacks", params={"cursor": "x"}).status_code == 422
+    assert running.http.get("/callbacks", params={"state": "nope"}).status_code == 422
+    pages = running.http.get("/callbacks", params={"limit": 1, "job_id": job}).json()
+    assert (len(pages["callbacks"]), pages["next_cursor"]) == (1, None)
+
+
 def test_where_a_callback_may_not_lead_nothing_is_stored(running: Stack) -> None:
     for url in ("https://10.0.0.1/x", "https://[::ffff:169.254.169.254]/", "https://0x7f.1/", "ftp://h/"):
         answer = running.http.post("/jobs", json=body("a", callback_url=url))

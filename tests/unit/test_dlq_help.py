@@ -17,7 +17,7 @@ NOT_DATA = {"dlq consume", "dlq completion", "dlq export"}
 # What changes letters, or may: of several it asks first.
 ASKS = {
     "dlq discard", "dlq restore", "dlq replay", "dlq resume", "dlq cancel", "dlq groups regroup",
-    "dlq import",
+    "dlq import", "dlq callbacks retry",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from dlq_consumer.cli import main
 from tests.unit.test_api_doors import application, routes
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "http.md"
-OF_LETTERS = ("/dead-letters", "/groups", "/alerts", "/replays", "/stream")
+OF_LETTERS = ("/dead-letters", "/groups", "/alerts", "/replays", "/callbacks", "/stream")
 
 
 def table() -> list[list[str]]:
