@@ -60,8 +60,10 @@ def create_app(config: Config) -> FastAPI:
         openapi_url="/openapi.json" if config.api.docs else None,
     )
     problems.install(app)
+    # Routes are tried one after the other: this one first.
+    app.include_router(jobs.submissions)
     for routes in (
-        *(health, batches, job_lists, jobs, job_events, job_actions, queues),
+        *(jobs, batches, health, job_lists, job_events, job_actions, queues),
         *(
             letter_export,
             dead_letters,

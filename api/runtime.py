@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from api.broker_view import BrokerView
 from api.broker_watch import BrokerWatch, Trouble
 from api.figures import ApiFigures
+from api.group_commit import GroupCommit
 from api.keys import KeyRing
 from api.outbox_room import OutboxRoom
 from api.pruning import prune_forever
@@ -52,6 +53,7 @@ class Runtime:
         self.config = config
         self.broker = BrokerView(config.management_url, config.address.vhost)
         self.room = OutboxRoom(config.api.outbox_limit)
+        self.group_commit = GroupCommit(self.database)
         self.relay = self._new_relay()
         self.watch = BrokerWatch(self.broker, config.topology)
         self.figures = ApiFigures(self)
@@ -162,7 +164,7 @@ class Runtime:
         while True:
             await wait_for_database(self.config.storage, log.warning)
             try:
-                pool = await open_pool(self.config.storage, NAME)
+                pool = await open_pool(self.config.storage, NAME, stateless=True)
             except DRIVER_ERRORS as error:  # gone again between the two, or out of connections
                 log.warning("waiting for the database: %s", error, extra={"action": "database_waits"})
                 await asyncio.sleep(AGAIN_S)

@@ -189,7 +189,7 @@ async def _submit(db: AnyConnection, new: NewJob, key: IdempotencyKey, told: Sub
             noted=noted,
         )
         if row is not None:
-            return Accepted(_job(row), replayed=False)
+            return Accepted(from_row(row), replayed=False)
         earlier = await db.fetchrow(BY_KEY, key.scope, key.key)
         if earlier is None:
             continue  # the earlier key was deleted between the two statements: it is ours now
@@ -197,7 +197,7 @@ async def _submit(db: AnyConnection, new: NewJob, key: IdempotencyKey, told: Sub
             raise IdempotencyConflictError(
                 f"the idempotency key was used for job {earlier['id']} with another type, payload or option"
             )
-        return Accepted(_job(earlier), replayed=True)
+        return Accepted(from_row(earlier), replayed=True)
 
 
 async def _first_row(
@@ -219,7 +219,7 @@ async def find(db: AnyConnection, job_id: str) -> Job | None:
     """
     with translate(f"read job {job_id!r}"):
         row = await db.fetchrow(FIND, job_id)
-    return None if row is None else _job(row)
+    return None if row is None else from_row(row)
 
 
 async def marks(db: AnyConnection, ids: Collection[str]) -> dict[str, str]:
@@ -247,5 +247,6 @@ def _mark(generation: int, attempt: int, state: str, progress: str | None) -> st
     return f"{generation}.{attempt}.{state}" + (f".{progress}" if progress else "")
 
 
-def _job(row: asyncpg.Record) -> Job:
+def from_row(row: asyncpg.Record) -> Job:
+    """Of a row with all columns."""
     return Job(**{name: row[name] for name in Job.__dataclass_fields__})

@@ -59,13 +59,20 @@ async def connect_to_write(settings: StorageSettings, name: str) -> asyncpg.Conn
 
 
 async def open_pool(
-    settings: StorageSettings, name: str, *, lock_timeout_s: float | None = None, by_key: bool = False
+    settings: StorageSettings,
+    name: str,
+    *,
+    lock_timeout_s: float | None = None,
+    by_key: bool = False,
+    stateless: bool = False,
 ) -> asyncpg.Pool:
     """A pool whose connections carry `name` as application_name. The caller closes it.
 
     Args:
         lock_timeout_s: a statement that waits longer for another transaction fails, and may be tried again.
         by_key: for statements that find rows by keys: see `BY_KEY`.
+        stateless: whoever borrows a connection leaves nothing in its session (SET, LISTEN, session locks), so
+            that giving it back costs no round trip. An open transaction is rolled back all the same.
 
     Raises:
         OSError, asyncpg.PostgresError: the database cannot be reached; see `wait_for_database`.
@@ -78,8 +85,13 @@ async def open_pool(
         max_size=settings.database_pool_max,
         timeout=settings.database_timeout_s,
         server_settings={"application_name": name} | waits | planning,
+        reset=_nothing_to_reset if stateless else None,
     )
     return pool
+
+
+async def _nothing_to_reset(_: asyncpg.Connection) -> None:
+    """asyncpg has rolled back by then."""
 
 
 @contextmanager

@@ -40,6 +40,8 @@ def encode_value(value: object) -> bytes:
     Integers become `I` if they fit 32 bits, else `l`; floats `d`. Raises NotEncodable for what RabbitMQ
     would close the connection over (NaN, infinities) or AMQP cannot hold.
     """
+    if type(value) is str:  # most are
+        return _encode_text(value)
     match value:
         case None:
             return b"V"

@@ -11,6 +11,7 @@ import dataclasses
 import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from topology.wire_encode import NotEncodable, encode_key, encode_value, short_string
@@ -82,11 +83,9 @@ class Properties:
         """The property list, flags included. Raises NotEncodable if a value does not fit its field."""
         flags, pieces = self.undefined_flags[0], []
         for name, bit, kind in _LAYOUT:
-            value = getattr(self, name)
-            if value is None:
-                continue
-            flags |= bit
-            pieces.append(_encode_property(name, kind, value))
+            if (value := getattr(self, name)) is not None:
+                flags |= bit
+                pieces.append(_encode_property(name, kind, value))
         words = (flags, *self.undefined_flags[1:])
         return struct.pack(f">{len(words)}H", *words) + b"".join(pieces)
 
@@ -165,6 +164,12 @@ def _encode_property(name: str, kind: str, value: object) -> bytes:
         raise NotEncodable(f"the property {name} cannot be {value!r}") from error
 
 
+@lru_cache(maxsize=512)
+def _key(name: str) -> bytes:
+    """Remembered: our messages have the same headers."""
+    return encode_key(name)[1:]
+
+
 def properties(*, headers: dict[str, object] | None = None, **values: str | int | None) -> Properties:
     """Properties from Python values: texts as str, `delivery_mode`, `priority`, `timestamp` as int.
 
@@ -172,7 +177,7 @@ def properties(*, headers: dict[str, object] | None = None, **values: str | int 
     """
     raw: dict[str, Any] = {k: v.encode() if isinstance(v, str) else v for k, v in values.items()}
     if headers:
-        raw["headers"] = tuple(HeaderEntry(encode_key(k)[1:], encode_value(v)) for k, v in headers.items())
+        raw["headers"] = tuple(HeaderEntry(_key(k), encode_value(v)) for k, v in headers.items())
     return Properties(**raw)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
 
 from api.audited import actor_of
-from api.auth import Context, Reader, Submitter
+from api.auth import Context, Reader, Submitter, may_submit, runtime_of
 from api.body import read_json
 from api.callback import CALLBACK_SCHEMA
 from api.job_reading import find_job, read_job, read_once_ended, watch_of
@@ -16,10 +18,11 @@ from api.job_view import accepted_view
 from api.json_text import JsonResponse
 from api.options import OPTIONS_SCHEMA
 from api.problems import FieldError, Problem
+from api.runtime import Runtime
 from api.submission import KEY_HEADER, RETENTION_HEADER, new_job, read_submission
 from storage import jobs
 from storage.audit import Submitting
-from storage.jobs import IdempotencyConflictError, IdempotencyKey
+from storage.jobs import Accepted, IdempotencyConflictError, IdempotencyKey, NewJob
 from storage.stored_json import stored
 from topology.spec import Topology
 
@@ -28,6 +31,19 @@ MAX_WAIT_S = 60
 FINAL_WITHOUT_RESULT = ("DEAD", "CANCELLED")
 
 router = APIRouter(tags=["jobs"])
+
+
+class SubmissionRoute(APIRoute):
+    """Calls `submit` with its parts; to find them anew for each request took an eighth of the time."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        async def handle(request: Request) -> Response:
+            return await submit(request, await runtime_of(request), await may_submit(request))
+
+        return handle
+
+
+submissions = APIRouter(tags=["jobs"], route_class=SubmissionRoute)
 
 JOB_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -68,7 +84,7 @@ SUBMISSION_SCHEMA: dict[str, Any] = {
 }
 
 
-@router.post("/jobs", status_code=202, summary="Submit a job", openapi_extra=SUBMISSION_SCHEMA)
+@submissions.post("/jobs", status_code=202, summary="Submit a job", openapi_extra=SUBMISSION_SCHEMA)
 async def submit(request: Request, runtime: Context, principal: Submitter) -> Response:
     """Accept a job: 202 means committed, and published as soon as the broker takes it.
 
@@ -85,9 +101,7 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     key = IdempotencyKey(f"{principal.name} {ROUTE}", asked.key, asked.request)
     told = Submitting(actor_of(request, principal), ROUTE)
     try:
-        async with runtime.database() as db:
-            await runtime.room.require(db, key.scope, [key.key])
-            accepted = await jobs.submit(db, new_job(asked, principal.name), key, told)
+        accepted = await _accept(runtime, new_job(asked, principal.name), key, told)
     except IdempotencyConflictError as conflict:
         raise Problem(
             422,
@@ -102,6 +116,14 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     else:
         runtime.relay.submitted()
     return JsonResponse(accepted_view(accepted.job), 202, headers)
+
+
+async def _accept(runtime: Runtime, new: NewJob, key: IdempotencyKey, told: Submitting) -> Accepted:
+    if new.options is None and new.callback is None and not runtime.room.full:
+        return await runtime.group_commit.submit(new, key, told)
+    async with runtime.database() as db:
+        await runtime.room.require(db, key.scope, [key.key])
+        return await jobs.submit(db, new, key, told)
 
 
 @router.get("/jobs/{job_id}", dependencies=[Reader], summary="A job with attempts and history")
