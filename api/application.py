@@ -28,6 +28,7 @@ from api.routes import (
     queues,
     replays,
     stream,
+    topology,
 )
 from api.runtime import Config, Runtime
 from api.stopping import stop_event
@@ -63,7 +64,7 @@ def create_app(config: Config) -> FastAPI:
     # Routes are tried one after the other: this one first.
     app.include_router(jobs.submissions)
     for routes in (
-        *(jobs, batches, health, job_lists, job_events, job_actions, queues),
+        *(jobs, batches, health, job_lists, job_events, job_actions, queues, topology),
         *(
             letter_export,
             dead_letters,

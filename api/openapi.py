@@ -107,6 +107,8 @@ def _problems(path: str, method: str, operation: dict[str, Any]) -> list[int]:
             found.add(404 if NAMED_IN_THE_BODY in operation["tags"] else 409)
     if path == "/jobs/{job_id}/result":
         found.add(409)
+    if path == "/topology":
+        found.update((404, 406))
     if path == "/readyz":
         found.add(503)
     return sorted(found)

@@ -44,6 +44,7 @@ class Config:
     management_url: str
     replays: ReplaySettings
     callbacks: Reach | None = None  # where they may lead; None: none are taken
+    time_scale: float = 1.0
 
 
 class Runtime:
