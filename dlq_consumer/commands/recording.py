@@ -14,7 +14,7 @@ from topology import exits
 
 T = TypeVar("T")
 # Parameters that name what is changed; how it is asked and shown says nothing, and a patch may hold secrets.
-_NAMING = ("letter_ids", "letter_id", "replay_id", "fingerprint", "group")
+_NAMING = ("letter_ids", "letter_id", "replay_id", "fingerprint", "group", "ids")
 _NOT_KEPT = (*_NAMING, "as_json", "yes", "wait", "timeout_s", "hours", "dry_run", "patch")
 
 

@@ -6,61 +6,19 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from dev.loopback_http import Response
+from tests.support.callers import SETTINGS, Caller
 from tests.support.databases import Database
-from tests.support.graveyard import Graveyard
 from tests.support.ports import free_port
 from tests.support.processes import Processes
 from tests.support.receiver import Receiver, receiver
 from tests.support.shared import Places, Shared
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
-
-SETTINGS = {
-    "REDRIVE_CALLBACK_SECRET": "s",
-    "REDRIVE_CALLBACK_ALLOW": "127.0.0.1",
-    "REDRIVE_CALLBACK_TIMEOUT_S": "2",
-}
-
-
-class Caller(Graveyard):
-    """Jobs that end, and what became of their callbacks."""
-
-    def end(
-        self, job: str, url: str, *, state: str = "CANCELLED", result: bytes | None = None, tries: int = 0
-    ) -> None:
-        """A job with a callback is there, and ends; the callback was tried so often before."""
-        self.job(job, "QUEUED", calls_back=True, result=result)
-        self.database.execute(
-            "insert into redrive.job_callbacks values ($1, $2, $3, '{SUCCEEDED,DEAD,CANCELLED}')",
-            job,
-            url,
-            urlsplit(url).netloc,
-        )
-        self.database.execute(
-            f"do $$ begin update redrive.jobs set state = '{state}' where id = '{job}';"
-            f" update redrive.callbacks set tries = {tries} where job_id = '{job}'; end $$"
-        )
-
-    def callback(self, job: str) -> dict[str, Any]:
-        return self.database.fetch("select * from redrive.callbacks where job_id = $1", job)[0]
-
-    def until(self, job: str, **columns: Any) -> dict[str, Any]:
-        def reached() -> dict[str, Any]:
-            found = self.callback(job)
-            assert {name: found[name] for name in columns} == columns, found
-            return found
-
-        return eventually(reached, 30, f"the callback of {job} is {columns}")
-
-    def again(self, job: str) -> None:
-        """Its next try is due now."""
-        self.database.execute("update redrive.callbacks set next_try_at = now() where job_id = $1", job)
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +134,25 @@ def test_a_deaf_receiver_holds_up_no_other_and_letters_neither(caller: Caller, h
         assert caller.database.value(trying, urlsplit(url).netloc) <= 8
         failed = "select count(*) from redrive.callbacks where answers::text like '%ReadTimeout%'"
         eventually(lambda: caller.database.value(failed) >= 4, 30, "the first four were not answered")
+
+
+def test_without_postgres_in_the_middle_of_a_delivery_it_comes_again_under_the_same_id(
+    caller: Caller, hook: Receiver
+) -> None:
+    cut: list[int] = []
+
+    def cut_once(_: object) -> None:
+        if not cut:
+            cut.append(caller.database.cut_connections())
+
+    hook.before = cut_once
+    caller.end("j", hook.url)
+    eventually(lambda: cut, 20, "it is on its way when Postgres goes")
+    eventually(lambda: hook.taken, 20, "it was taken")
+    eventually(lambda: "the database is there" in caller.processes.started[0].log, 30, "Postgres is back")
+    caller.again("j")
+    caller.until("j", state="delivered")
+    assert len({request.headers["redrive-delivery"] for request in hook.taken}) == 1
 
 
 def test_one_that_cannot_be_written_ends_neither_others_nor_the_drain(caller: Caller, hook: Receiver) -> None:

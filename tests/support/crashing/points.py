@@ -13,10 +13,10 @@ from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
-OURS = ("dlq_consumer", "storage")
-# What is about drain and replay comes through one of these.
+OURS = ("dlq_consumer", "storage", "outbound")
+# What is about drain, replay and callbacks comes through one of these.
 ROOTS = frozenset(
-    {"drain.py", "held.py", "batches.py", "intake.py", "probes.py", "replaying.py", "sending.py"}
+    {"drain.py", "held.py", "batches.py", "intake.py", "probes.py", "replaying.py", "sending.py", "sender.py"}
 )
 # Where somebody else waits; it is the caller that counts.
 PASSED_THROUGH = frozenset({"waiting.py", "pool.py"})
@@ -118,7 +118,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _place(frames: list[FrameType]) -> str | None:
-    """`file:function:line` of the innermost; None for what has nothing to do with drain and replay."""
+    """`file:function:line` of the innermost; None for what has nothing to do with these."""
     if not any(Path(frame.f_code.co_filename).name in ROOTS for frame in frames):
         return None
     for frame in reversed(frames):

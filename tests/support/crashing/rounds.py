@@ -6,7 +6,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,11 +144,13 @@ async def _plan(url: str, letters: list[int], asked: Asked) -> str:
 
 
 @contextmanager
-def in_rounds(kind: type[R], places: Places, directory: Path) -> Iterator[R]:
+def in_rounds(
+    kind: type[R], places: Places, directory: Path, settings: Mapping[str, str] = SETTINGS
+) -> Iterator[R]:
     """In a vhost and a database of its own."""
     with places.fresh() as (vhost, database, processes):
         graveyard = Graveyard(vhost, database, processes)
-        nursery = Nursery(directory, graveyard.settings | SETTINGS)
+        nursery = Nursery(directory, graveyard.settings | dict(settings))
         yield kind(graveyard, nursery)
         nursery.close()
 
