@@ -18,7 +18,7 @@ from celery.worker.consumer.tasks import Tasks
 from storage.worker_tasks import Registered
 from topology import exits
 from topology.backoff import Backoff, Waiting
-from workers import parsing, revokes
+from workers import controls, parsing, revokes
 from workers.checks import refuse_unsafe, refuse_unsafe_tasks
 from workers.comparing import refuse_unfit_queues
 from workers.draining import Drain, give_back_unbegun, watch_all_processes
@@ -68,6 +68,7 @@ class RedriveConsumer(Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         parsing.install()
         revokes.listen()
+        controls.listen()
         self.closing = False
         self.cut = False  # between two broker connections
         self._pace = Pace()
@@ -81,7 +82,7 @@ class RedriveConsumer(Consumer):
         self.containment = Containment(self.loop, expected, recurrences(self.app.environment.topology))
         self.loop: Callable[..., Any] = self.containment.run
         self.stopping = Stop(self.app.environment.worker.grace_s)
-        self.figures = WorkerFigures()
+        self.figures = WorkerFigures(self.app.environment.topology.jobs)
         self.ledger = Ledger(self.app.environment, self.hostname, self.figures)
         self.revokes = revokes.Revokes()
         revokes.load(self.controller, self.revokes)

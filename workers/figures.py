@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from topology.prometheus.counting import Counter, Histogram
@@ -11,6 +12,7 @@ from workers.completing import Finished
 from workers.entries import Item, Reply, Started
 
 if TYPE_CHECKING:
+    from topology.spec import JobType
     from workers.consumer import RedriveConsumer
 
 # Up to the default time limit; a job that takes longer is long.
@@ -26,7 +28,10 @@ class WorkerFigures:
     Labels are bounded: only registered tasks run, only the topology's queues are consumed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: Iterable[JobType]) -> None:
+        """Args:
+        jobs: of the catalogue; their counters begin at 0 now, those of other tasks with their first run.
+        """
         self._attempts = Counter(
             "redrive_attempts_total", "Runs that ended, by how.", ("queue", "task", "outcome")
         )
@@ -48,7 +53,19 @@ class WorkerFigures:
             *(self._attempts, self._runs, self._ended),
             *(self._tries, self._duplicates, self._refused),
         )
+        self._begun: set[tuple[str, str]] = set()
+        for job in jobs:
+            self._begin(job.queue, job.name)
         self._beat_at = time.monotonic()
+
+    def _begin(self, queue: str, task: str) -> None:
+        """A rate needs a 0 to grow from."""
+        if (queue, task) not in self._begun:
+            self._begun.add((queue, task))
+            for outcome in ("succeeded", "retry", "dead", "crashed"):
+                self._attempts.start(queue, task, outcome)
+            for state in ("succeeded", "dead"):
+                self._ended.start(queue, task, state)
 
     def beat(self) -> None:
         """The event loop turns."""
@@ -58,6 +75,7 @@ class WorkerFigures:
         """The main thread hands this to the ledger."""
         if isinstance(item, Started):
             item.arrival.began = time.monotonic()
+            self._begin(item.arrival.queue.name, item.arrival.task.task)
         elif isinstance(item, Finished):
             arrival, outcome = item.arrival, type(item.outcome).__name__.lower()
             arrival.ended = outcome

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
 import httpx
 
+from tests.support.databases import ROOT
+from tests.support.ports import free_port
+from tests.support.promtool import promtool
 from tests.support.proxy import TcpProxy
-from tests.support.scraped import scrape
+from tests.support.receiver import receiver
+from tests.support.scraped import Page, scrape
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -74,3 +79,50 @@ def test_the_api_tells_what_it_knows_while_servers_are_away(stack: Stack, proxy:
         lambda: scrape(url).value("redrive_up", what="database") == 1, 40, "the database is back",
         ignoring=(httpx.HTTPError,),
     )  # fmt: skip
+
+
+def spoken_of() -> dict[str, set[str]]:
+    """Metrics of the alert rules, and the labels that are asked of them."""
+    text = (ROOT / "docs" / "prometheus" / "redrive.rules.yml").read_text()
+    found: dict[str, set[str]] = {}
+    for name, selector in re.findall(r"(redrive_[a-z_]+)(?:\{([^}]*)\})?", text):
+        found.setdefault(name, set()).update(re.findall(r"([a-z]+)[!=]", selector))
+    return found
+
+
+def test_every_metric_that_an_alert_rule_speaks_of_is_told_by_real_processes(stack: Stack) -> None:
+    stack.apply_topology()
+    ports = {"worker": free_port(), "dlq": free_port()}
+    with receiver() as refusing:
+        refusing.failing = [500] * 100
+        stack.start_api(REDRIVE_API_METRICS_PUBLIC="true")
+        stack.start_worker(REDRIVE_WORKER_METRICS_PORT=str(ports["worker"]))
+        stack.start_consumer(
+            REDRIVE_DLQ_METRICS_PORT=str(ports["dlq"]),
+            REDRIVE_ALERT_WEBHOOK_URL=f"http://127.0.0.1:{refusing.port}/",
+            REDRIVE_ALERT_WEBHOOK_SECRET="s",
+            REDRIVE_ALERT_ALLOW="127.0.0.1",
+        )
+        stack.submit("payments.charge_order", CHARGE | {"order_id": "poison"}, "k")
+        stack.publish("payments", b"no json")
+        urls = [f"http://127.0.0.1:{port}/metrics" for port in ports.values()]
+        urls.append(f"{stack.http.base_url}/metrics")
+
+        def told() -> list[Page]:
+            pages = [scrape(url) for url in urls]
+            unrun = {"queue": "emails", "task": "emails.send_email", "state": "dead"}
+            assert pages[0].value("redrive_jobs_ended_total", **unrun) == 0
+            for name, labels in spoken_of().items():
+                has = [
+                    {label for label, _ in key}
+                    for page in pages
+                    for each, key in page.samples
+                    if each == name
+                ]
+                assert has, f"{name} is told by none"
+                assert all(labels <= those for those in has), name
+            return pages
+
+        pages = eventually(told, 60, "all are told")
+    for page in pages:
+        promtool("check", "metrics", stdin=page.text)

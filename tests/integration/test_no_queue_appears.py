@@ -56,6 +56,23 @@ def test_a_working_worker_makes_none_that_stays(work: Work) -> None:
     assert exported(work.vhost)["queues"] == before
 
 
+def test_remote_control_adds_no_queue_that_is_not_in_the_topology(work: Work) -> None:
+    worker = work.start("-Q", "work")
+    before = exported(work.vhost)["queues"]
+    script = (
+        "from tests.support.worker_jobs import app; "
+        "print([app.control.add_consumer(queue, reply=True, timeout=20, limit=1)"
+        " for queue in ('wokr', 'work')])"
+    )
+    asking = work.processes.start("asking", [sys.executable, "-c", script], work.settings)
+
+    assert asking.wait(60) == 0, asking.tail()
+    assert "queue 'wokr' is not in the topology; there are: work" in asking.log
+    assert "add consumer work" in asking.log
+    assert worker.exit_code is None
+    assert [queue for queue in exported(work.vhost)["queues"] if queue not in before] == []
+
+
 def test_an_unknown_job_is_refused_and_makes_no_queue(stack: Stack) -> None:
     stack.apply_topology()
     stack.start_api()
