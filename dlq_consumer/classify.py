@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from datetime import datetime
 
 from dlq_consumer.fingerprint import group_of, top_frame
@@ -42,7 +41,7 @@ def classify(
     delivery = reading.delivery
     target = target_of(topology, reading.dlq, reading.history, delivery.routing_key)
     queue = target or (reading.history[0].queue if reading.history else reading.dlq)
-    ours = topology is not None and queue in {known.name for known in topology.queues}
+    ours = topology is not None and any(known.name == queue for known in topology.queues)
     namesake = job if job is not None and job.type != reading.task else None
     if not _is_of_this_death(reading, job):
         job = None
@@ -87,7 +86,7 @@ def classify(
 def quarantined(reading: Reading, why: str, *, now: datetime) -> NewLetter:
     """The letter as bytes and nothing else: for one that cannot be stored, or not be understood, as it is."""
     bare = quarantined_bytes(reading.dlq, reading.delivery, reading.identity, why, now=now)
-    return replace(bare, redacted=reading.redacted)
+    return bare._replace(redacted=reading.redacted)
 
 
 def quarantined_bytes(dlq: str, delivery: Delivery, identity: bytes, why: str, *, now: datetime) -> NewLetter:

@@ -132,11 +132,14 @@ class QueueDrain:
         deaf = self.hearing.deaf
         endings = [channel.closed, stopping, lost, deaf, consumer.cancelled]
         changing: asyncio.Task[Consumer] | None = None
-        batch: asyncio.Task[_Batch] = _task(self._next(session, inbox, window))
+        # One waits here while one is stored and one is read: so neither the database nor this process idles.
+        ready: asyncio.Queue[_Batch] = asyncio.Queue(maxsize=1)
+        reader = _task(self._read_on(session, inbox, window, ready))
+        batch: asyncio.Task[_Batch] = _task(ready.get())
         some_held = False
         try:
             while True:
-                waits = {batch, *_heeded(endings, inbox), *([changing] if changing else ())}
+                waits = {batch, reader, *_heeded(endings, inbox), *([changing] if changing else ())}
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 if changing is not None and changing.done():
                     try:
@@ -148,9 +151,11 @@ class QueueDrain:
                 elif any(ending.done() for ending in _heeded(endings, inbox)):
                     break
                 if not batch.done():
+                    if reader.done():
+                        reader.result()
                     continue
                 taken = batch.result()
-                batch = _task(self._next(session, inbox, window))  # beside the database's work
+                batch = _task(ready.get())
                 some_held |= await self._settle(channel, session, taken, one_by_one=some_held)
                 inbox.settled(taken.deliveries)
                 window.seen(taken.deliveries)
@@ -159,10 +164,10 @@ class QueueDrain:
                     # Beside the work: while too much is in hand, the broker's answers are not read either.
                     changing = _task(self._restart(connection, channel, consumer, inbox, window.size))
         finally:
-            for task in (stopping, lost, changing, batch):
+            for task in (stopping, lost, changing, reader, batch):
                 if task is not None:
                     task.cancel()
-            await asyncio.gather(batch, return_exceptions=True)
+            await asyncio.gather(reader, batch, return_exceptions=True)
         if lost.done() and not lost.cancelled():
             raise DatabaseAwayError("the lock connection was lost")
         if channel.closed.done():
@@ -171,9 +176,15 @@ class QueueDrain:
             if gone.done():
                 raise QueueGone(gone.result())
 
+    async def _read_on(
+        self, session: Session, inbox: Inbox, window: Window, ready: asyncio.Queue[_Batch]
+    ) -> None:
+        while True:
+            await ready.put(await self._next(session, inbox, window))
+
     async def _next(self, session: Session, inbox: Inbox, window: Window) -> _Batch:
-        """In thirds of the window: one is stored, one is read, and the broker fills one."""
-        letters = min(self._limits.letters, (window.size + 2) // 3)
+        """In quarters of the window: one is stored, one waits for that, one is read, the broker fills one."""
+        letters = min(self._limits.letters, (window.size + 3) // 4)
         deliveries = await inbox.batch(replace(self._limits, letters=letters))
         probes, found = sort_out(deliveries)
         return _Batch(deliveries, probes, await self._intake.read(session, found))

@@ -114,7 +114,7 @@ class Intake:
                 kept, found = redact(Message(delivery.properties, delivery.body), self._redacted)
                 delivery = replace(delivery, properties=kept.properties, body=kept.body)
             reading = read(delivery, dlq=queue, source=source, known_tasks=known_tasks, now=now)
-            return replace(reading, redacted=found) if found else reading
+            return reading._replace(redacted=found) if found else reading
         except Exception as error:
             # Whatever a stranger's bytes bring about here is that letter's fate alone.
             log.exception("a letter could not be read", extra={"action": "read_failed", "queue": queue})
@@ -157,7 +157,7 @@ class Intake:
     def _classify(self, reading: Reading | Unread, jobs: dict[str, JobFacts], now: datetime) -> NewLetter:
         if isinstance(reading, Unread):
             bare = quarantined_bytes(reading.dlq, reading.delivery, reading.identity, reading.why, now=now)
-            return replace(bare, redacted=reading.redacted)
+            return bare._replace(redacted=reading.redacted)
         try:
             job = jobs.get(reading.job_id) if reading.job_id else None
             return classify(reading, job, topology=self._topology, now=now)
@@ -169,7 +169,7 @@ class Intake:
         self, session: Session, reading: Reading | Unread, why: str, now: datetime
     ) -> Result:
         bare = quarantined_bytes(reading.dlq, reading.delivery, reading.identity, why, now=now)
-        letter = replace(bare, redacted=reading.redacted)
+        letter = bare._replace(redacted=reading.redacted)
         extra = {"action": "letter_quarantined", "queue": reading.dlq, "why": why}
         try:
             async with open_batch(self._pool, session) as batch:

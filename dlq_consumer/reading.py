@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from storage.text import safe_text
 from topology.channel import Delivery
@@ -20,8 +20,7 @@ MAX_ID = 255
 _DEATHS = frozenset(DEATH_HEADERS)
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """A letter taken apart; `fault` says why its property list cannot be.
 
     Of what it was cut into, no more is kept than is stored: each object that lives on costs time in the

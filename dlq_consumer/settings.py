@@ -17,11 +17,11 @@ class ConsumerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="REDRIVE_DLQ_", env_file=".env", extra="ignore", frozen=True)
 
-    prefetch: int = Field(default=1_500, ge=1, le=10_000, description="unsettled letters held per queue")
+    prefetch: int = Field(default=3_000, ge=1, le=10_000, description="unsettled letters held per queue")
     held_mib: int = Field(
         default=64, ge=4, le=16_384, description="unsettled letters of all queues: MiB in memory"
     )
-    batch_letters: int = Field(default=500, ge=1, le=5_000, description="letters per transaction at most")
+    batch_letters: int = Field(default=750, ge=1, le=5_000, description="letters per transaction at most")
     batch_ms: int = Field(default=50, ge=0, le=5_000, description="wait for a batch to fill")
     metrics_port: Ports = Field(
         default="0", description="port of /metrics, or a range of which the first free one is taken; 0: none"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from storage import (
     alert_subjects,
@@ -63,8 +64,7 @@ class RefusedError(StorageError):
     """Postgres will not take this batch, now or later; with one letter in it, it is that letter."""
 
 
-@dataclass(frozen=True)
-class JobFacts:
+class JobFacts(NamedTuple):
     """What a letter's job row says. The exception is that of the last attempt, when the job is DEAD."""
 
     id: str
@@ -100,7 +100,7 @@ class Batch:
         if not ids:
             return {}
         rows = await self._connection.fetch(_JOBS, list(ids))
-        return {row["id"]: JobFacts(**dict(row)) for row in rows}
+        return {row[0]: JobFacts(*row) for row in rows}
 
     async def store(self, letters: Sequence[NewLetter], policy: AlertPolicy) -> Intake:
         """Store what is not on record yet, with all that follows from it."""
@@ -199,7 +199,7 @@ def _as_copy(
     of = originals[id_]
     state = letter.state if of.state is None else of.state
     print_ = batch[of.id].group.fingerprint if of.fingerprint is None else of.fingerprint
-    return replace(letter, state=state, group=replace(letter.group, fingerprint=print_)), of.id
+    return letter._replace(state=state, group=replace(letter.group, fingerprint=print_)), of.id
 
 
 @asynccontextmanager

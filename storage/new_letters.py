@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import NamedTuple
 
 from storage.groups import Group
 from storage.pool import AnyConnection
@@ -28,8 +28,7 @@ FROM unnest($2::bigint[], $3::text[], $4::boolean[], $5::bigint[], {_ARRAYS})
 """  # noqa: S608 - column names from above
 
 
-@dataclass(frozen=True)
-class NewLetter:
+class NewLetter(NamedTuple):
     """A dead letter to be stored. Texts must be storable (`safe_text`); bytes are kept as they are."""
 
     dlq: str
@@ -58,11 +57,10 @@ class NewLetter:
     redacted: tuple[str, ...] = ()  # paths of values that were taken out
 
 
-assert list(_COLUMNS) == [field.name for field in fields(NewLetter)][:-3]
+assert tuple(_COLUMNS) == NewLetter._fields[: len(_COLUMNS)]
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A letter with its id. `doubtful`: possibly a second row of one letter; `copy_of`: a letter's id."""
 
     id: int
@@ -77,7 +75,7 @@ async def next_ids(connection: AnyConnection, count: int) -> list[int]:
 
 async def insert(connection: AnyConnection, session_id: int, rows: Sequence[Row]) -> None:
     """Store letters, and nothing that follows from them."""
-    columns = [[getattr(row.letter, name) for row in rows] for name in _COLUMNS]
+    columns = list(zip(*(row.letter[: len(_COLUMNS)] for row in rows), strict=True))
     await connection.execute(
         _INSERT,
         session_id,

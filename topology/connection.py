@@ -11,6 +11,7 @@ from typing import Any
 
 import pika.exceptions
 from pika.adapters.asyncio_connection import AsyncioConnection
+from pika.frame import decode_frame
 
 from topology.address import AmqpAddress
 from topology.backoff import Backoff, Say, Waiting
@@ -36,13 +37,21 @@ CLOSE_TIMEOUT_S = 5.0
 AT_ONCE_BYTES = 128 * 1024
 
 
+# pika asks the socket for 4 KiB at a time, two or three messages.
+READ_BYTES = 32 * 1024
+# Type, channel and size before a frame, and the octet at its end.
+_FRAME_HEAD, _FRAME_FRAMING = 7, 8
+_PROTOCOL_HEADER = b"A"[0]
+
+
 class _Connection(AsyncioConnection):  # type: ignore[misc]
     """Writes at once what one turn of the loop sends: pika makes a system call for each frame, and three
-    frames of a message."""
+    frames of a message. And reads in larger pieces: pika copies all that is left after each frame."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self._unwritten: list[bytes] = []
         self._unwritten_bytes = 0
+        self._frame_buffer = b""
         super().__init__(*arguments, **named)
 
     def _adapter_emit_data(self, data: bytes) -> None:
@@ -57,6 +66,27 @@ class _Connection(AsyncioConnection):  # type: ignore[misc]
         data, self._unwritten, self._unwritten_bytes = b"".join(self._unwritten), [], 0
         if data and self._transport is not None:  # else it is lost with the connection
             super()._adapter_emit_data(data)
+
+    def _proto_connection_made(self, transport: Any) -> None:
+        transport._MAX_RECV_BYTES = READ_BYTES
+        super()._proto_connection_made(transport)
+
+    def _on_data_available(self, data_in: bytes) -> None:
+        self._frame_buffer = data = self._frame_buffer + data_in
+        offset, size = 0, len(data)
+        while offset + _FRAME_FRAMING <= size and data[offset] != _PROTOCOL_HEADER:
+            end = offset + _FRAME_FRAMING + int.from_bytes(data[offset + 3 : offset + _FRAME_HEAD])
+            if end > size:
+                break
+            _, frame = decode_frame(data[offset:end])
+            self.bytes_received += end - offset  # by which pika knows that the broker is alive
+            offset = end
+            self._process_frame(frame)
+            if self._frame_buffer is not data:
+                return  # the connection has ended, and begun anew
+        self._frame_buffer = data[offset:]
+        if self._frame_buffer[:1] == b"A":  # a broker that refuses this protocol names its own
+            super()._on_data_available(b"")
 
 
 class BrokerConnection:

@@ -9,9 +9,9 @@ import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from kombu.utils import json as kombu_json
 
@@ -30,7 +30,7 @@ from topology.delivery_fields import (
     wrong,
     wrong_in_body,
 )
-from topology.headers import DUE, Attempt
+from topology.headers import DUE, FIRST, Attempt
 from topology.wire_properties import Properties
 
 JSON = "application/json"
@@ -59,8 +59,7 @@ def delivery_of(properties: Properties, body: bytes, without: Collection[str] = 
     return Delivery(properties.text("content_type"), properties.text("content_encoding"), headers, body)
 
 
-@dataclass(frozen=True)
-class TaskMessage:
+class TaskMessage(NamedTuple):
     """A well-formed task message."""
 
     id: str
@@ -76,7 +75,7 @@ class TaskMessage:
     root_id: str | None = None
     parent_id: str | None = None
     group: str | None = None
-    attempt: Attempt = field(default_factory=Attempt)
+    attempt: Attempt = FIRST
     due_ms: int | None = None
 
 
@@ -151,17 +150,17 @@ def _decode(delivery: Delivery) -> Any:
 def _loads(body: bytes) -> Any:
     """As Celery does. But faster where no `{"__type__": …}` of its own can be: without `__` and escapes."""
     text = body.decode("utf-8")
-    with _uncollected(len(text)):
-        return kombu_json.loads(text) if "__" in text or "\\" in text else json.loads(text)
+    loads = kombu_json.loads if "__" in text or "\\" in text else json.loads
+    if len(text) < _LARGE or not gc.isenabled():
+        return loads(text)
+    with _uncollected():
+        return loads(text)
 
 
 @contextmanager
-def _uncollected(size: int) -> Iterator[None]:
+def _uncollected() -> Iterator[None]:
     """The collector would look at what is read again and again, each time more: 10 s instead of 1 for 64 MiB
     of empty lists, in which no other thread runs, and so no heartbeat is sent."""
-    if size < _LARGE or not gc.isenabled():
-        yield
-        return
     gc.disable()
     try:
         yield

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from topology.headers import ATTEMPT, DUE, LAST_ATTEMPT, Attempt, parse_attempt
+from topology.headers import ATTEMPT, DUE, FIRST, LAST_ATTEMPT, Attempt, parse_attempt
 
 MAX_ID_BYTES = 255
 # One more must still fit the four bytes of its column.
@@ -42,7 +42,8 @@ def name_in(fields: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise wrong(name, value, "a string")
     # NUL is not printable.
-    if not value.isprintable() or len(value.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES:
+    size = len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+    if not value.isprintable() or size > MAX_ID_BYTES:
         raise wrong(name, value, f"printable and of at most {MAX_ID_BYTES} bytes")
     return value
 
@@ -101,7 +102,7 @@ def _is_limit(value: object) -> bool:
 def attempt_in(headers: Mapping[str, Any]) -> Attempt:
     value = headers.get(ATTEMPT)
     if value is None:
-        return Attempt()
+        return FIRST
     if (attempt := parse_attempt(value)) is None:
         raise wrong(ATTEMPT, value, '"<generation>.<attempt>"')
     if max(attempt.generation, attempt.attempt) >= LAST_ATTEMPT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 # "<generation>.<attempt>": which run of the job this message stands for.
 ATTEMPT = "redrive-attempt"
@@ -36,6 +37,7 @@ DEATH_HEADERS = (
 DELIVERY_COUNTERS = ("x-delivery-count", "x-acquired-count")
 
 _ATTEMPT = re.compile(r"([1-9][0-9]{0,9})\.([1-9][0-9]{0,9})")
+_LONGEST_ATTEMPT = 21
 # Postgres keeps both as 4-byte integers. The attempt after the last one that workers accept can be read.
 LAST_ATTEMPT = 1_000_000_000
 
@@ -54,10 +56,19 @@ class Attempt:
         return Attempt(self.generation, self.attempt + 1)
 
 
-def parse_attempt(value: object) -> Attempt | None:
-    """The attempt that a header value names, or None for anything else."""
-    match = _ATTEMPT.fullmatch(value) if isinstance(value, str) else None
+FIRST = Attempt()
+
+
+@lru_cache(maxsize=1_024)
+def _attempt(value: str) -> Attempt | None:
+    match = _ATTEMPT.fullmatch(value)
     if match is None:
         return None
     found = Attempt(int(match[1]), int(match[2]))
     return found if max(found.generation, found.attempt) <= LAST_ATTEMPT else None
+
+
+def parse_attempt(value: object) -> Attempt | None:
+    """The attempt that a header value names, or None for anything else."""
+    # Longer than any is, it would only fill the memory of those that were read.
+    return _attempt(value) if isinstance(value, str) and len(value) <= _LONGEST_ATTEMPT else None

@@ -34,7 +34,7 @@ def letter_key(source: str, properties: bytes, body: bytes, cut: Properties | No
 
 
 def _without_counters(raw: bytes, cut: Properties) -> bytes:
-    if cut.headers and not any(entry.key in _COUNTERS for entry in cut.headers):
+    if cut.headers and not any(name in raw for name in _COUNTERS):
         return raw
     counted = cut.without_headers(DELIVERY_COUNTERS)
     # A message without any header gets a table for the counters alone, at its second delivery.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -82,7 +81,7 @@ def with_value(document: Document, value: Any) -> Message:
 
 def with_message_id(message: Message, message_id: str) -> Message:
     """The same under another message id; the id of its job is in a header, and stays."""
-    properties = dataclasses.replace(split(message.properties), message_id=message_id.encode())
+    properties = split(message.properties)._replace(message_id=message_id.encode())
     return Message(properties.encode(), message.body)
 
 

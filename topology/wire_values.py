@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import NamedTuple
 
 from topology.errors import TopologyError
@@ -97,7 +98,10 @@ def decode_key(raw: bytes) -> str | bytes:
 def decode_value(raw: bytes) -> object:
     """One raw value as Python sees it. Never raises: what has no plain Python value comes back tagged
     (OddTimestamp, OddText, Unparsed, Pairs)."""
-    return _decode(raw, 0)
+    # Most are such: the same as below, without a call or two.
+    if raw[:1] == b"S" and int.from_bytes(raw[1:5]) == len(raw) - 5:
+        return _text(raw[5:])
+    return _scalar(raw) if raw and len(raw) == _SIZES[raw[0]] else _decode(raw, 0)
 
 
 def _decode(raw: bytes, depth: int) -> object:
@@ -120,6 +124,12 @@ def _decode(raw: bytes, depth: int) -> object:
     if size != _SIZES[kind]:  # 1 octet is missing at least, or the type is unknown
         return Unparsed(raw)
     return None if kind == _VOID else _number(kind, _FIXED[kind].unpack_from(raw, 1))
+
+
+@lru_cache(maxsize=1_024)
+def _scalar(raw: bytes) -> object:
+    """A value of a few bytes that nobody can change."""
+    return _decode(raw, 0)
 
 
 def _text(data: bytes) -> str | OddText:
@@ -169,7 +179,8 @@ class HeaderEntry(NamedTuple):
 
 def split_table(data: bytes) -> list[HeaderEntry]:
     """The entries of a table without its length, in order. Raises MalformedProperties."""
-    entries, offset, limit, sizes = [], 0, len(data), _SIZES
+    entries: list[HeaderEntry] = []
+    offset, limit, sizes, new = 0, len(data), _SIZES, tuple.__new__
     while offset < limit:
         start = offset + 1 + data[offset]
         if start > limit:
@@ -178,7 +189,7 @@ def split_table(data: bytes) -> list[HeaderEntry]:
         end = start + sizes[data[start]] if start < limit and sizes[data[start]] > 0 else 0
         if not start < end <= limit:
             end = value_end(data, start, limit)
-        entries.append(HeaderEntry(data[offset + 1 : start], data[start:end]))
+        entries.append(new(HeaderEntry, (data[offset + 1 : start], data[start:end])))
         offset = end
     return entries
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from topology.delivery import Refusal, TaskMessage
@@ -31,7 +30,7 @@ def round_trip(
         checked = TaskMessage(checked.id or "", checked.task or "", [], {}, {}, protocol=2)
     wait_s = SOON_S if at_once else max(SOON_S, seconds_until_due(checked))
     # As protocol 2, whose body is left alone.
-    checked = replace(checked, protocol=2)
+    checked = checked._replace(protocol=2)
     arrival = Arrival(
         message, checked, queue, message.raw_properties, message.raw_body, session, 0.0,
         attempt=checked.attempt,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -63,7 +62,7 @@ def retried(
     if "expires" in options:
         fields["expires"] = options["expires"]
     if "priority" in options:
-        kept = dataclasses.replace(kept, priority=options["priority"])
+        kept = kept._replace(priority=options["priority"])
     return _changed(kept, body, protocol, fields, arguments)
 
 

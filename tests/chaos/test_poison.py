@@ -6,7 +6,6 @@ reconnect and the broker's delivery limit are what is left.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -26,8 +25,8 @@ GOOD = 12
 PLAIN = properties(headers={"task": "t.fine", "id": "poison"}, content_type="application/json")
 ODD_TIME = HeaderEntry(b"at", b"T" + (2**62).to_bytes(8, "big"))
 POISONS = {
-    "a timestamp of 2^62": replace(PLAIN, headers=(*(PLAIN.headers or ()), ODD_TIME)),
-    "a message id that is not UTF-8": replace(PLAIN, message_id=b"\xff\xfe"),
+    "a timestamp of 2^62": PLAIN._replace(headers=(*(PLAIN.headers or ()), ODD_TIME)),
+    "a message id that is not UTF-8": PLAIN._replace(message_id=b"\xff\xfe"),
 }
 
 

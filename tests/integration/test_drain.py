@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import struct
 from collections.abc import Callable
@@ -113,7 +112,7 @@ def returned_too_often(graveyard: Graveyard) -> None:
 def expired_in_the_queue(graveyard: Graveyard) -> None:
     graveyard.job("job-3", "QUEUED")
     message = order("job-3")
-    short_lived = dataclasses.replace(split(message.properties), expiration=b"1")
+    short_lived = split(message.properties)._replace(expiration=b"1")
     graveyard.publish("orders", Message(short_lived.encode(), message.body))
 
 

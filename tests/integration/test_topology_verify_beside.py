@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -160,8 +159,8 @@ def forged() -> list[tuple[Properties, bytes]]:
     return [
         (sent, b"not empty"),
         (sent.with_header(PROBE, "no uuid").with_header(PUBLISH, "no uuid"), b""),
-        (dataclasses.replace(sent, reply_to=b"work"), b""),
-        (dataclasses.replace(sent, message_id=b"mine"), b""),
+        (sent._replace(reply_to=b"work"), b""),
+        (sent._replace(message_id=b"mine"), b""),
         (split(job.properties).with_header(PROBE, str(UUID_)), job.body),
         (split(job.properties).with_header(PROBE, str(UUID_)), b""),
     ]

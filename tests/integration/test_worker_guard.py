@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +171,7 @@ def test_a_message_that_only_py_amqp_cannot_read_runs(work: Work) -> None:
     worker = work.start()
     known = properties(headers={"task": "t.flaky", "id": "odd"}, content_type=JSON, content_encoding="utf-8")
     odd = HeaderEntry(b"at", b"T" + (2**62).to_bytes(8, "big"))
-    raw = replace(known, headers=(*(known.headers or ()), odd), message_id=b"\xff\xfe")
+    raw = known._replace(headers=(*(known.headers or ()), odd), message_id=b"\xff\xfe")
     work.publish(b"[[1],{},{}]", RawProperties(raw.encode()))
     assert work.result("odd") == {"retries": 1, "attempt": 2}
     assert worker.log.count("ready.") == 1

@@ -8,7 +8,7 @@ import struct
 import uuid
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -264,7 +264,7 @@ def _properties(draw: st.DrawFn, headers: dict[bytes, bytes], content_type: byte
     }  # fmt: skip
     for name in draw(st.lists(st.sampled_from(sorted(kinds)), min_size=1, max_size=3, unique=True)):
         changed: dict[str, Any] = {name: draw(st.none() | kinds[name])}
-        made = replace(made, **changed)
+        made = made._replace(**changed)
     return made
 
 
@@ -276,4 +276,4 @@ def _with_id(properties: Properties, mark: bytes, tail: bytes, number: int) -> P
         for entry in properties.headers or ()
     )
     odd = tail if number % 5 == 0 else b""
-    return replace(properties, message_id=mark + odd, headers=None if properties.headers is None else entries)
+    return properties._replace(message_id=mark + odd, headers=None if properties.headers is None else entries)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
@@ -69,5 +69,5 @@ def any_kind(count: int, number: int, *, user: str) -> list[Message]:
     for place, each in enumerate(strangers(count - len(tasks) - 1, number, user=user)):
         # Without a message id it is the body that tells one from the other.
         id_ = None if place % 3 == 0 else b"s-%d:\xff" % place
-        others.append(Message(replace(each.properties, message_id=id_).encode(), b"%d:" % place + each.body))
+        others.append(Message(each.properties._replace(message_id=id_).encode(), b"%d:" % place + each.body))
     return [*tasks, *others, Message(Properties().encode(), b"")]

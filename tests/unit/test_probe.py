@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from uuid import UUID
 
 import pytest
@@ -49,14 +48,14 @@ OTHERS: dict[str, Properties] = {
     "the header alone": SENT.without_headers((PUBLISH,)),
     "no header": SENT.without_headers((PROBE,)),
     "no headers": SENT.without("headers"),
-    "the header twice": dataclasses.replace(SENT, headers=TWICE),
-    "JSON": dataclasses.replace(SENT, content_type=b"application/json"),
+    "the header twice": SENT._replace(headers=TWICE),
+    "JSON": SENT._replace(content_type=b"application/json"),
     "no type": SENT.without("content_type"),
-    "an answer to a queue that somebody named": dataclasses.replace(SENT, reply_to=b"payments"),
+    "an answer to a queue that somebody named": SENT._replace(reply_to=b"payments"),
     "no answer asked": SENT.without("reply_to"),
-    "a message id": dataclasses.replace(SENT, message_id=b"1"),
-    "an odd header": dataclasses.replace(SENT, headers=(*(SENT.headers or ()), HeaderEntry(b"\xff", b"V"))),
-    "an unknown flag": dataclasses.replace(SENT, undefined_flags=(2,)),
+    "a message id": SENT._replace(message_id=b"1"),
+    "an odd header": SENT._replace(headers=(*(SENT.headers or ()), HeaderEntry(b"\xff", b"V"))),
+    "an unknown flag": SENT._replace(undefined_flags=(2,)),
 }
 
 
