@@ -20,11 +20,14 @@ from topology.broker_errors import (
 from topology.headers import Attempt
 from topology.messages import Message
 from topology.publisher import Publisher
+from topology.publishes import Publish
 from topology.republish import ended_by_its_body, replayed
 from topology.wire import MalformedProperties, NotEncodable, split
 
 # Above this a message may be over the broker's size limit, which closes the channel under its neighbours.
 ALONE_BYTES = 1024 * 1024
+# Made ready in one turn of the loop, a few milliseconds: other batches' statements wait meanwhile.
+AT_ONCE = 32
 What = Literal["published", "unsent", "unknown", "failed"]
 
 
@@ -67,43 +70,71 @@ class Sender:
     async def _send(self, items: Sequence[Outgoing]) -> list[Sent]:
         large = [item for item in items if len(item.body) > ALONE_BYTES]
         small = [item for item in items if len(item.body) <= ALONE_BYTES]
-        results = list(await asyncio.gather(*(self._publish(item, alone=len(small) == 1) for item in small)))
-        results += [await self._publish(item, alone=True) for item in large]
+        results = await self._publish(small, alone=len(small) == 1)
+        for item in large:
+            results += await self._publish([item], alone=True)
         by_token = {item.token: item for item in items}
         # A job's message may go out twice: so the culprit is found by sending each alone.
         for index, result in enumerate(results):
             item = by_token[result.token]
             if result.what == "unsent" and result.why.startswith(_CLOSED) and item.generation is not None:
-                results[index] = await self._publish(item, alone=True)
+                (results[index],) = await self._publish([item], alone=True)
         return results
 
-    async def _publish(self, item: Outgoing, *, alone: bool) -> Sent:
+    async def _publish(self, items: Sequence[Outgoing], *, alone: bool) -> list[Sent]:
+        """In the order of `items`."""
+        made: list[Publish | Sent] = []
+        for begin in range(0, len(items), AT_ONCE):
+            made += map(_publish_of, items[begin : begin + AT_ONCE])
+            await asyncio.sleep(0)
+        ready = [each for each in made if not isinstance(each, Sent)]
         try:
-            found = split(item.properties)
-            if why := ended_by_its_body(found, item.body, datetime.now(UTC)):
-                return Sent(item.token, "failed", why)
-            made = replayed(found, token=item.token, attempt=_attempt(item))
-            message = Message(made.encode(), item.body)
-            await self._publisher.publish("", item.target, message, item.token, cut=made)
-        except (MalformedProperties, NotEncodable, NotPublishable, Refused) as error:
-            return Sent(item.token, "failed", str(error))
+            outcomes: Sequence[BrokerError | None] = await self._publisher.publish_all(ready)
         except NotSent as error:
-            return Sent(item.token, "unsent", str(error))
-        except ChannelClosed as error:
-            if alone:
-                return Sent(item.token, "failed", str(error))
-            return self._doubt(item, f"{_CLOSED}: {error}")
-        except OutcomeUnknown as error:
-            return self._doubt(item, str(error))
-        return Sent(item.token, "published")
-
-    @staticmethod
-    def _doubt(item: Outgoing, why: str) -> Sent:
-        # The claim of the job tells a second arrival; with a stranger's message nobody can.
-        return Sent(item.token, "unknown" if item.generation is None else "unsent", why)
+            outcomes = [error] * len(ready)
+        told = iter(outcomes)
+        return [
+            each if isinstance(each, Sent) else _sent(item, next(told), alone=alone)
+            for item, each in zip(items, made, strict=True)
+        ]
 
 
 _CLOSED = "the channel was closed"
+
+
+def _publish_of(item: Outgoing) -> Publish | Sent:
+    """What goes out, or why it cannot."""
+    try:
+        found = split(item.properties)
+        if why := ended_by_its_body(found, item.body, datetime.now(UTC)):
+            return Sent(item.token, "failed", why)
+        made = replayed(found, token=item.token, attempt=_attempt(item))
+        return Publish("", item.target, Message(made.encode(), item.body), item.token, made)
+    except (MalformedProperties, NotEncodable) as error:
+        return Sent(item.token, "failed", str(error))
+
+
+def _sent(item: Outgoing, error: BrokerError | None, *, alone: bool) -> Sent:
+    """What the outcome of its publish means."""
+    match error:
+        case None:
+            return Sent(item.token, "published")
+        case NotPublishable() | Refused():
+            return Sent(item.token, "failed", str(error))
+        case NotSent():
+            return Sent(item.token, "unsent", str(error))
+        case ChannelClosed() if alone:
+            return Sent(item.token, "failed", str(error))
+        case ChannelClosed():
+            return _doubt(item, f"{_CLOSED}: {error}")
+        case OutcomeUnknown():
+            return _doubt(item, str(error))
+    raise error
+
+
+def _doubt(item: Outgoing, why: str) -> Sent:
+    # The claim of the job tells a second arrival; with a stranger's message nobody can.
+    return Sent(item.token, "unknown" if item.generation is None else "unsent", why)
 
 
 def _attempt(item: Outgoing) -> Attempt | None:

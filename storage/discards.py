@@ -25,8 +25,7 @@ WHERE l.id = ANY($1::bigint[]) ORDER BY l.id FOR UPDATE
 # Asked once the rows are locked: a replay takes the same locks first.
 _REPLAYS = """
 SELECT i.letter_id,
-    max(i.replay_id::text) FILTER (WHERE i.state IN ('staged', 'publishing')
-        OR (i.state = 'published' AND i.outcome IS NULL)) AS outstanding,
+    max(i.replay_id::text) FILTER (WHERE i.decided_at IS NULL) AS outstanding,
     bool_or(i.outcome = 'unknown') AS doubtful
 FROM redrive.replay_items i WHERE i.letter_id = ANY($1::bigint[]) GROUP BY i.letter_id
 """

@@ -17,7 +17,7 @@ FOREIGN_DLQ = f"l.dlq <> l.queue || '{_DLQ}'"
 _WAITING = "l.state IN ('open', 'replaying', 'quarantined')"
 IN_DOUBT = """(l.state = 'replayed' AND l.id IN (
     SELECT i.letter_id FROM redrive.replay_items i
-    WHERE i.outcome = 'unknown' OR (i.state = 'published' AND i.outcome IS NULL)))"""
+    WHERE i.outcome = 'unknown' OR i.decided_at IS NULL))"""
 UNDECIDED = f"({_WAITING} OR {IN_DOUBT})"
 
 

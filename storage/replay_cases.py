@@ -10,7 +10,8 @@ from storage.replay_fitness import Choice, Fitness
 from storage.schema import has_table
 
 LAPS = "replay_laps"
-OUTSTANDING = "i.state IN ('staged', 'publishing') OR (i.state = 'published' AND i.outcome IS NULL)"
+# staged, publishing, or published without an outcome: a constraint holds that these are the same.
+OUTSTANDING = "i.decided_at IS NULL"
 
 
 def chosen(choice: Choice, values: Parameters) -> str:
@@ -43,7 +44,7 @@ async def _cases(
         " AND i.outcome = 'unknown' ORDER BY i.decided_at DESC LIMIT 1)"
     )
     outstanding = (
-        f"(SELECT i.replay_id::text FROM redrive.replay_items i WHERE i.letter_id = l.id AND ({OUTSTANDING}))"  # noqa: S608
+        f"(SELECT i.replay_id::text FROM redrive.replay_items i WHERE i.letter_id = l.id AND {OUTSTANDING})"  # noqa: S608
     )
     same_job = (
         # `+ 0`: found by the job alone. By ids all letters chosen were read for each: 13 s for 10,000.

@@ -47,7 +47,8 @@ WITH items AS (
     SELECT token, letter_id FROM redrive.replay_items
     WHERE token IN (
         SELECT token FROM redrive.replay_items
-        WHERE replay_id = $1::uuid AND state = 'staged' AND generation IS NULL ORDER BY position LIMIT $2)
+        WHERE replay_id = $1::uuid AND decided_at IS NULL AND state = 'staged' AND generation IS NULL
+        ORDER BY position LIMIT $2)
       AND state = 'staged' AND generation IS NULL
     ORDER BY token FOR UPDATE),
 {LETTERS_OF_ITEMS}
@@ -65,8 +66,7 @@ SELECT t.replay_id::text AS id, c.letters, c.well FROM redrive.replay_terms t
 JOIN redrive.replays r ON r.id = t.replay_id AND r.state = 'running'
 CROSS JOIN LATERAL (
     SELECT count(*) AS letters, count(*) FILTER (WHERE i.outcome IN ('succeeded', 'consumed')) AS well,
-           count(*) FILTER (WHERE i.state IN ('staged', 'publishing')
-               OR (i.state = 'published' AND i.outcome IS NULL)) AS undecided
+           count(*) FILTER (WHERE i.decided_at IS NULL) AS undecided
     FROM redrive.replay_items i WHERE i.replay_id = t.replay_id AND i.position <= t.canary) c
 WHERE t.canary IS NOT NULL AND NOT t.canary_is_over AND c.undecided = 0
 """
@@ -86,7 +86,8 @@ SELECT DISTINCT ON (s.id) s.id::text AS id, s.fingerprint, s.again, s.decided FR
     JOIN redrive.dead_letters l ON l.id = i.letter_id
     LEFT JOIN redrive.dead_letters n ON n.id = i.next_letter_id
     WHERE r.state = 'running' AND t.breaker IS NOT NULL
-      AND EXISTS (SELECT 1 FROM redrive.replay_items s WHERE s.replay_id = r.id AND s.state = 'staged')
+      AND EXISTS (SELECT 1 FROM redrive.replay_items s
+                  WHERE s.replay_id = r.id AND s.decided_at IS NULL AND s.state = 'staged')
       AND EXISTS (SELECT 1 FROM redrive.replay_items d WHERE d.replay_id = r.id AND d.outcome = 'died_again')
     GROUP BY r.id, t.breaker, l.fingerprint) s
 WHERE s.again >= s.breaker AND s.again * 2 > s.decided ORDER BY s.id, s.again DESC

@@ -18,16 +18,16 @@ WITH told AS (
     FROM redrive.replay_items u
     JOIN redrive.dead_letters l ON l.id = u.letter_id
     LEFT JOIN redrive.jobs j ON j.id = l.job_id
-    WHERE u.state = 'published' AND u.outcome IS NULL AND u.generation IS NOT NULL),
+    WHERE u.decided_at IS NULL AND u.state = 'published' AND u.generation IS NOT NULL),
 due AS (
     SELECT i.token, o.outcome FROM redrive.replay_items i JOIN told o ON o.token = i.token
-    WHERE o.outcome IS NOT NULL AND i.outcome IS NULL ORDER BY i.token FOR UPDATE OF i)
+    WHERE o.outcome IS NOT NULL AND i.decided_at IS NULL ORDER BY i.token FOR UPDATE OF i)
 UPDATE redrive.replay_items i
 SET outcome = d.outcome, decided_at = now(), next_letter_id = coalesce(i.next_letter_id,
     (SELECT min(n.id) FROM redrive.dead_letters n WHERE n.replay_token = i.token))
 FROM due d WHERE i.token = d.token AND i.outcome IS NULL
 """
-_TRACELESS_ITEM = "i.state = 'published' AND i.outcome IS NULL AND i.generation IS NULL"
+_TRACELESS_ITEM = "i.decided_at IS NULL AND i.state = 'published' AND i.generation IS NULL"
 _FOREIGN_OUTCOMES = f"""
 WITH due AS (
     SELECT i.token FROM redrive.replay_items i
@@ -52,8 +52,7 @@ _FINISH = """
 UPDATE redrive.replays r
 SET state = CASE r.state WHEN 'cancelled' THEN r.state ELSE 'done' END, finished_at = now()
 WHERE r.finished_at IS NULL AND NOT EXISTS (
-    SELECT 1 FROM redrive.replay_items i WHERE i.replay_id = r.id
-    AND (i.state IN ('staged', 'publishing') OR (i.state = 'published' AND i.outcome IS NULL)))
+    SELECT 1 FROM redrive.replay_items i WHERE i.replay_id = r.id AND i.decided_at IS NULL)
 """
 # Where a letter went to another queue than its own, only the topology knows where it would die.
 _KNOWN = "(i.target = l.target OR i.target = ANY($1::text[]))"

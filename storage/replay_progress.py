@@ -25,8 +25,7 @@ _FIGURES = """
 SELECT i.replay_id::text AS id, i.state, i.outcome, count(*) AS letters,
        count(*) FILTER (WHERE i.state = 'published' AND i.generation IS NULL
            AND i.outcome IS NULL) AS traceless,
-       count(*) FILTER (WHERE i.state IN ('staged', 'publishing')
-           OR (i.state = 'published' AND i.outcome IS NULL)) AS undecided,
+       count(*) FILTER (WHERE i.decided_at IS NULL) AS undecided,
        count(*) FILTER (WHERE i.state IN ('failed', 'unknown', 'cancelled')
            OR i.outcome IN ('died_again', 'cancelled')
            OR (i.outcome = 'unknown' AND i.generation IS NOT NULL)) AS gone_wrong,

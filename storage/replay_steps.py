@@ -28,10 +28,10 @@ _OPEN_PLANS = """
 SELECT r.id::text, r.rate FROM redrive.replays r{terms}
 WHERE (r.state = 'running' AND EXISTS (
         SELECT 1 FROM redrive.replay_items i
-        WHERE i.replay_id = r.id AND i.state IN ('staged', 'publishing'){bound}))
+        WHERE i.replay_id = r.id AND i.decided_at IS NULL AND i.state IN ('staged', 'publishing'){bound}))
    OR (r.state = 'cancelled' AND r.finished_at IS NULL AND EXISTS (
         SELECT 1 FROM redrive.replay_items i
-        WHERE i.replay_id = r.id AND i.state IN ('staged', 'publishing')))
+        WHERE i.replay_id = r.id AND i.decided_at IS NULL AND i.state IN ('staged', 'publishing')))
 ORDER BY r.created_at
 """
 _CANARY = "CASE WHEN t.canary_is_over THEN NULL ELSE t.canary END"
@@ -48,12 +48,13 @@ SELECT r.state, {canary} AS bound FROM redrive.replays r{terms} WHERE r.id = $1:
 """
 _RECOVER_JOBS = """
 UPDATE redrive.replay_items SET state = 'staged'
-WHERE replay_id = $1::uuid AND state = 'publishing' AND generation IS NOT NULL
+WHERE replay_id = $1::uuid AND decided_at IS NULL AND state = 'publishing' AND generation IS NOT NULL
 """
 _RECOVER_FOREIGN = f"""
 WITH items AS (
     SELECT token, letter_id FROM redrive.replay_items
-    WHERE replay_id = $1::uuid AND state = 'publishing' AND generation IS NULL ORDER BY token FOR UPDATE),
+    WHERE replay_id = $1::uuid AND decided_at IS NULL AND state = 'publishing' AND generation IS NULL
+    ORDER BY token FOR UPDATE),
 {LETTERS_OF_ITEMS}
 doubtful AS (
     UPDATE redrive.replay_items i SET state = 'unknown', outcome = 'unknown', decided_at = now(),
@@ -66,10 +67,10 @@ _PICK = """
 WITH next AS (
     SELECT i.token, sum(l.body_size) OVER (ORDER BY i.position) - l.body_size AS bytes_before
     FROM redrive.replay_items i JOIN redrive.dead_letters l ON l.id = i.letter_id
-    WHERE i.replay_id = $1::uuid AND i.state = 'staged' AND i.position <= $3
-      AND (i.generation IS NOT NULL OR NOT $4)
+    WHERE i.replay_id = $1::uuid AND i.decided_at IS NULL AND i.state = 'staged'
+      AND i.position <= $3 AND i.position > $6 AND (i.generation IS NOT NULL OR NOT $4)
     ORDER BY i.position LIMIT $2)
-SELECT i.token, i.letter_id, i.target, i.generation, l.properties, l.body, l.job_id,
+SELECT i.token, i.position, i.letter_id, i.target, i.generation, l.properties, l.body, l.job_id,
        l.generation AS was_generation
 FROM next n JOIN redrive.replay_items i ON i.token = n.token AND i.state = 'staged'
 JOIN redrive.dead_letters l ON l.id = i.letter_id
@@ -125,13 +126,18 @@ WHERE l.id = $1 AND j.id = l.job_id AND j.state = 'QUEUED' AND j.generation = $2
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
-    """A plan with letters still to be sent. `rate` in letters per second, None = no limit."""
+    """A plan with letters still to be sent. `rate` in letters per second, None = no limit.
+
+    `passed`: to that position nothing was left when it was looked for last, so that a long plan is not read
+    from its beginning for each batch.
+    """
 
     id: str
     rate: float | None
     has_terms: bool = True
+    passed: int = 0
 
 
 @dataclass(frozen=True)
@@ -193,13 +199,25 @@ async def stage(pool: Pool, plan: Plan, *, limit: int) -> Step:
             is_over = turn["state"] == "cancelled"
             dropped = await replay_control.drop(connection, plan.id) if is_over else 0
             bound = _NO_BOUND if turn["bound"] is None or is_over else turn["bound"]
-            rows = await connection.fetch(_PICK, plan.id, limit, bound, is_over, BATCH_BYTES)
+            rows = await _pick(connection, plan, limit, bound, is_over=is_over)
             outgoing, failed = await _move_jobs(connection, rows)
             if outgoing:
                 await connection.execute(
                     _PUBLISHING, [item.token for item in outgoing], [item.generation for item in outgoing]
                 )
             return Step(outgoing, failed, dropped)
+
+
+async def _pick(
+    connection: AnyConnection, plan: Plan, limit: int, bound: int, *, is_over: bool
+) -> Sequence[asyncpg.Record]:
+    while True:
+        after = plan.passed
+        rows = await connection.fetch(_PICK, plan.id, limit, bound, is_over, BATCH_BYTES, after)
+        # What could not be sent is staged again, behind: looked for once nothing is left ahead.
+        plan.passed = max(plan.passed, rows[-1]["position"]) if rows else 0
+        if rows or not after:
+            return rows
 
 
 async def _move_jobs(connection: AnyConnection, rows: Sequence[asyncpg.Record]) -> tuple[list[Outgoing], int]:

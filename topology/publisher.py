@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import NoReturn
 
 from topology.address import AmqpAddress
@@ -23,11 +24,10 @@ from topology.broker_errors import (
 from topology.channel import BrokerChannel
 from topology.confirms import Confirms, Flight
 from topology.connection import BrokerConnection, connect_persistently
-from topology.headers import PUBLISH, REPLAY
 from topology.messages import Message
 from topology.migrate.gate import is_gated
-from topology.wire import MalformedProperties, NotEncodable, Properties, split
-from topology.wire_encode import short_string
+from topology.publishes import Publish, check
+from topology.wire import Properties
 
 log = logging.getLogger(__name__)
 # A frame's own 8 bytes, and the class, weight and body size before the properties in a content header.
@@ -91,29 +91,56 @@ class Publisher:
             ConnectionLost: between sending and the confirm. Unknown.
             ConfirmTimeout: sent, and no answer within the time. Unknown.
         """
-        if self._closing or self._supervisor is None or self._supervisor.done():
-            raise BrokerAway(f"the publisher {self._name} does not run (not started, or closed)")
-        _check(exchange, routing_key, message, token, cut)
-        loop = asyncio.get_running_loop()
-        flight = Flight(
-            exchange,
-            routing_key,
-            message.properties,
-            message.body,
-            token,
-            loop.create_future(),
-            loop.time() + self._timeout_s,
-        )
-        self._by_deadline.append(flight)
-        if self._timer is None:
-            self._timer = loop.call_at(flight.deadline, self._expire)
-        self._queue.append(flight)
+        self._require_running()
+        flight = self._enqueue(Publish(exchange, routing_key, message, token, cut))
         self._pump()
         try:
             await flight.done
         except asyncio.CancelledError:
             self._confirms.abandon(flight)
             raise
+
+    async def publish_all(self, publishes: Sequence[Publish]) -> list[BrokerError | None]:
+        """Publish, in this order, and return what became of each: None once the broker has taken
+        responsibility for it, else what `publish` raises. A fraction of the cost of a task for each.
+        """
+        self._require_running()
+        flights: list[Flight | NotPublishable] = []
+        for each in publishes:
+            try:
+                flights.append(self._enqueue(each))
+            except NotPublishable as error:
+                flights.append(error)
+        self._pump()
+        try:
+            return [
+                flight if isinstance(flight, NotPublishable) else await _outcome(flight) for flight in flights
+            ]
+        except asyncio.CancelledError:
+            for flight in flights:
+                if isinstance(flight, Flight):
+                    flight.done.cancel()
+                    self._confirms.abandon(flight)
+            raise
+
+    def _require_running(self) -> None:
+        if self._closing or self._supervisor is None or self._supervisor.done():
+            raise BrokerAway(f"the publisher {self._name} does not run (not started, or closed)")
+
+    def _enqueue(self, publish: Publish) -> Flight:
+        """To be pumped. Raises NotPublishable."""
+        check(publish)
+        exchange, routing_key, message, token, _ = publish
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_s
+        flight = Flight(
+            exchange, routing_key, message.properties, message.body, token, loop.create_future(), deadline
+        )
+        self._by_deadline.append(flight)
+        if self._timer is None:
+            self._timer = loop.call_at(flight.deadline, self._expire)
+        self._queue.append(flight)
+        return flight
 
     async def is_gated(self, queue: str) -> bool:
         """Whether nothing is to be published straight to `queue` now (see `topology.migrate.gate`).
@@ -243,15 +270,13 @@ class Publisher:
         return PublishTimeout(flight.exchange, flight.routing_key, self._timeout_s, waited_for)
 
 
-def _check(exchange: str, routing_key: str, message: Message, token: str, cut: Properties | None) -> None:
+async def _outcome(flight: Flight) -> BrokerError | None:
+    # Confirms come in order: most are done when their turn comes, and cost no turn of the loop.
     try:
-        short_string(exchange.encode("utf-8", "surrogateescape"), "the exchange")
-        short_string(routing_key.encode("utf-8", "surrogateescape"), "the routing key")
-        found = cut or split(message.properties)
-    except (MalformedProperties, NotEncodable, UnicodeEncodeError) as error:
-        raise NotPublishable(str(error)) from error
-    if token not in (found.get_header(REPLAY), found.get_header(PUBLISH)):
-        raise NotPublishable(f"neither header {REPLAY} nor {PUBLISH} of the message is its token {token!r}")
+        await flight.done
+    except BrokerError as error:
+        return error
+    return None
 
 
 def _finished(flight: Flight) -> bool:

@@ -16,6 +16,7 @@ _DROPPED_HEADERS = (*DEATH_HEADERS, *DELIVERY_COUNTERS, DUE, OUTCOME, "CC", "BCC
 _DROPPED_PROPERTIES = ("expiration", "user_id")
 _EXPIRES = "expires"  # Celery's own expiry would end a replay at once
 _RETRIES = "retries"
+_NOT_REPLAYED = (*_DROPPED_HEADERS, _EXPIRES)
 _SPECIMEN = "00000000-0000-0000-0000-000000000000"
 
 
@@ -47,7 +48,7 @@ def for_replay(properties: bytes, *, token: str, attempt: Attempt | None) -> byt
 
 def replayed(cut: Properties, *, token: str, attempt: Attempt | None) -> Properties:
     """`for_replay` of a list that was cut already, and not put together yet."""
-    kept = cut.without(*_DROPPED_PROPERTIES).without_headers((*_DROPPED_HEADERS, _EXPIRES))
+    kept = cut.without(*_DROPPED_PROPERTIES).without_headers(_NOT_REPLAYED)
     changed: dict[str, object] = {_RETRIES: 0} if _has(kept, _RETRIES) else {}
     if attempt is not None:
         changed[ATTEMPT] = str(attempt)
@@ -58,6 +59,8 @@ def ended_by_its_body(properties: Properties, body: bytes, now: datetime) -> str
     """Why nobody would run it: Celery's protocol 1 has the expiry in the body, which goes out as it is."""
     if properties.get_header("task") is not None:  # protocol 2
         return None
+    if b"expires" not in body and b"\\" not in body and properties.get_header("compression") is None:
+        return None  # no JSON that says so, in whatever way
     task = check_delivery(delivery_of(properties, body))
     if not isinstance(task, TaskMessage) or task.expires is None or task.expires > now:
         return None

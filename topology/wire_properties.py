@@ -109,7 +109,7 @@ class Properties(NamedTuple):
         """The same without these headers; the others keep bytes and order."""
         if self.headers is None:
             return self
-        keys = {name.encode() for name in names}
+        keys = _keys(tuple(names))
         kept = tuple(entry for entry in self.headers if entry.key not in keys)
         return self if len(kept) == len(self.headers) else self._replace(headers=kept)
 
@@ -121,7 +121,7 @@ class Properties(NamedTuple):
         """The same for several headers."""
         wanted = {}
         for name, value in values.items():
-            key = encode_key(name)[1:]
+            key = _key(name)
             wanted[key] = HeaderEntry(key, encode_value(value))
         kept, missing = [], dict(wanted)
         for old in self.headers or ():
@@ -156,7 +156,7 @@ def _encode_property(name: str, kind: str, value: object) -> bytes:
     if isinstance(value, bytes):
         return short_string(value, f"the property {name}")
     if isinstance(value, tuple):
-        table = b"".join(bytes([len(entry.key)]) + entry.key + entry.value for entry in value)
+        table = b"".join([_sized_key(key) + data for key, data in value])
         return struct.pack(">I", len(table)) + table
     try:
         return struct.pack(">Q" if kind == _TIME else ">B", value)
@@ -220,6 +220,16 @@ def _present(flags: int) -> tuple[tuple[int, int, int], ...]:
 
 # The names are the same from one message to the next.
 _name = lru_cache(maxsize=1_024)(decode_key)
+
+
+@lru_cache(maxsize=64)
+def _keys(names: tuple[str, ...]) -> frozenset[bytes]:
+    return frozenset(name.encode() for name in names)
+
+
+@lru_cache(maxsize=1_024)
+def _sized_key(key: bytes) -> bytes:
+    return bytes([len(key)]) + key
 
 
 def _flag_words(raw: bytes) -> tuple[tuple[int, ...], int]:

@@ -180,16 +180,19 @@ class HeaderEntry(NamedTuple):
 def split_table(data: bytes) -> list[HeaderEntry]:
     """The entries of a table without its length, in order. Raises MalformedProperties."""
     entries: list[HeaderEntry] = []
-    offset, limit, sizes, new = 0, len(data), _SIZES, tuple.__new__
+    add, new, number = entries.append, tuple.__new__, int.from_bytes
+    offset, limit, sizes = 0, len(data), _SIZES
     while offset < limit:
         start = offset + 1 + data[offset]
         if start > limit:
             raise MalformedProperties(f"a header key is cut short at byte {offset}")
         # Most values end so; the rest, and what is wrong, is told by `value_end`.
-        end = start + sizes[data[start]] if start < limit and sizes[data[start]] > 0 else 0
-        if not start < end <= limit:
+        end = 0
+        if start < limit and (size := sizes[data[start]]) >= 0:
+            end = start + (size or 5 + number(data[start + 1 : start + 5]))
+        if not start < end <= limit or (end < start + 5 and not size):
             end = value_end(data, start, limit)
-        entries.append(new(HeaderEntry, (data[offset + 1 : start], data[start:end])))
+        add(new(HeaderEntry, (data[offset + 1 : start], data[start:end])))
         offset = end
     return entries
 

@@ -82,8 +82,8 @@ async def test_a_replay_of_unknown_outcome_is_no_decision(pool: Pool) -> None:
     await a_group(pool, state="replayed")
     await pool.execute("insert into redrive.replays (requested_by) values ('t')")
     await pool.execute(
-        "insert into redrive.replay_items (token, replay_id, position, letter_id, target, state, outcome)"
-        " select 't', r.id, 1, l.id, 'q', 'published', 'unknown'"
+        "insert into redrive.replay_items (token, replay_id, position, letter_id, target, state, outcome,"
+        " decided_at) select 't', r.id, 1, l.id, 'q', 'published', 'unknown', now()"
         " from redrive.replays r, redrive.dead_letters l"
     )
     assert await alert_subjects.resolve_groups(pool, POLICY) == 0

@@ -52,8 +52,10 @@ async def exported(pool: Pool, wanted: LetterFilter = EVERYTHING) -> list[Letter
 def item(database: Database, letter: int, state: str, outcome: str | None = None) -> None:
     database.execute(
         "with p as (insert into redrive.replays (requested_by) values ('ada') returning id)"
-        " insert into redrive.replay_items (token, replay_id, position, letter_id, target, state, outcome)"
-        " select 'token-' || $1::bigint, id, 1, $1, 'q', $2, $3 from p",
+        " insert into redrive.replay_items (token, replay_id, position, letter_id, target, state, outcome,"
+        " decided_at) select 'token-' || $1::bigint, id, 1, $1, 'q', $2, $3,"
+        " case when $2 in ('staged', 'publishing') or $2 = 'published' and $3::text is null then null"
+        " else now() end from p",
         letter, state, outcome,
     )  # fmt: skip
 

@@ -31,9 +31,9 @@ FILL = (
     " 'task-' || n % 2, 'Error' || n % 3, 'g' || n % 2,"
     f" $1::timestamptz + (n * 37 % 100) * interval '1 minute' from generate_series(1, {LETTERS}) as n",
     "insert into redrive.replays (id, requested_by) values ('00000000-0000-0000-0000-000000000001', 'test')",
-    "insert into redrive.replay_items (token, replay_id, position, letter_id, target, state, outcome)"
-    " select id::text, '00000000-0000-0000-0000-000000000001', id, id, 'q', 'published',"
-    " (array['succeeded', 'unknown', null])[1 + id % 3]"
+    "insert into redrive.replay_items (token, replay_id, position, letter_id, target, state, outcome,"
+    " decided_at) select id::text, '00000000-0000-0000-0000-000000000001', id, id, 'q', 'published',"
+    " (array['succeeded', 'unknown', null])[1 + id % 3], case when id % 3 < 2 then now() end"
     " from redrive.dead_letters where state = 'replayed'",
 )
 

@@ -270,7 +270,9 @@ async def test_an_operator_s_pause_does_not_end_a_canary(database: Database, poo
     await replay_control.pause(pool, made.id, by="ada")
     await replay_control.resume(pool, made.id, by="ada")
     assert len((await replay_steps.stage(pool, plan, limit=9)).outgoing) == 1
-    database.execute("update redrive.replay_items set state = 'failed' where state = 'publishing'")
+    database.execute(
+        "update redrive.replay_items set state = 'failed', decided_at = now() where state = 'publishing'"
+    )
     assert [verdict.paused for verdict in await replay_control.judge(pool)] == [True]
     await replay_control.resume(pool, made.id, by="ada")
     assert len((await replay_steps.stage(pool, plan, limit=9)).outgoing) == 2

@@ -29,10 +29,12 @@ from topology.broker_errors import (
     Refused,
     Unroutable,
 )
+from topology.confirms import MAX_MESSAGES
 from topology.connection import open_connection
 from topology.headers import PUBLISH, REPLAY
 from topology.messages import Message
 from topology.publisher import Publisher
+from topology.publishes import Publish
 from topology.wire import properties
 
 pytestmark = pytest.mark.anyio
@@ -117,6 +119,43 @@ async def test_unroutable_publishes_among_good_ones_fail_alone(vhost: Vhost) -> 
     assert isinstance(results[0], Refused)
     assert "'nowhere'" in str(results[0])
     assert await depth(vhost, "q") == 200
+
+
+def publish_of(queue: str, **headers: object) -> Publish:
+    token = str(uuid4())
+    return Publish("", queue, message(token, b"{}", **headers), token)
+
+
+async def test_publishes_of_one_call_are_told_apart_and_come_in_order(vhost: Vhost) -> None:
+    """Good ones, unroutable ones and one that the broker would close the connection over."""
+    declare(vhost, "q")
+    targets = ["q" if number % 3 else "nowhere" for number in range(3_000)]
+    publishes = [publish_of(target, n=number) for number, target in enumerate(targets)]
+    publishes[1] = publishes[1]._replace(token="another")
+    async with publishing(vhost.amqp_url) as publisher:
+        results = await publisher.publish_all(publishes)
+        assert await publisher.publish_all([]) == []
+    wanted: list[type | None] = [None if target == "q" else Unroutable for target in targets]
+    wanted[1] = NotPublishable
+    assert [None if result is None else type(result) for result in results] == wanted
+    with vhost.channel() as channel:
+        numbers = [channel.basic_get("q", auto_ack=True)[1].headers["n"] for _ in range(1_999)]
+    assert numbers == [number for number in range(3_000) if number % 3 and number != 1]
+
+
+async def test_of_one_call_that_is_cancelled_nothing_is_left_behind(vhost: Vhost) -> None:
+    declare(vhost, "q")
+    async with publishing(vhost.amqp_url) as publisher:
+        await send(publisher, "q")
+        call = asyncio.create_task(publisher.publish_all([publish_of("q") for _ in range(3_000)]))  # noqa: RUF006
+        await asyncio.wait([call], timeout=0)
+        assert len(publisher._confirms) == MAX_MESSAGES
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert len(publisher._confirms) == 0
+        await send(publisher, "q")
+    assert await depth(vhost, "q") == MAX_MESSAGES + 2  # what was sent is sent, the rest was not
 
 
 async def test_a_returned_replay_is_known_by_its_replay_token(vhost: Vhost) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+import zlib
+from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from topology.headers import Attempt
-from topology.republish import for_replay
+from topology.republish import ended_by_its_body, for_replay
 from topology.wire import HeaderEntry, Properties, encode_value, split
 
 DEATHS = [{"queue": "q", "reason": "rejected", "count": 3}]
@@ -74,3 +77,28 @@ def test_a_message_that_is_not_ours_gets_the_token_alone() -> None:
     raw = split(for_replay(Properties(message_id=b"m").encode(), token="t", attempt=None))
     assert raw.headers_dict() == {"redrive-replay": "t"}
     assert raw.message_id == b"m"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"task": "t", "id": "i", "expires": "2020-01-01T00:00:00"}',
+        rb'{"task": "t", "id": "i", "exp\u0069res": "2020-01-01T00:00:00"}',
+    ],
+    ids=["plain", "escaped"],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_what_its_body_says_is_over_is_known_however_it_is_written(body: bytes, compressed: bool) -> None:
+    headers = {"compression": "gzip"} if compressed else {}
+    message = Properties(content_type=b"application/json", content_encoding=b"utf-8").with_headers(headers)
+    sent = zlib.compress(body) if compressed else body
+    assert "it expired at 2020-01-01" in str(ended_by_its_body(message, sent, datetime.now(UTC)))
+    later = sent if compressed else body.replace(b"2020", b"2999")
+    before = datetime(2019, 1, 1, tzinfo=UTC)
+    assert ended_by_its_body(message, later, before) is None
+
+
+def test_a_message_that_is_no_task_is_not_over() -> None:
+    message = Properties(content_type=b"application/json")
+    for body in (b"", b"{}", b'{"expires": "2020"}', rb'{"\ud800": 1}', b'["expires", 1]'):
+        assert ended_by_its_body(message, body, datetime.now(UTC)) is None
