@@ -21,11 +21,15 @@ CHALLENGE = 'Bearer realm="redrive"'
 JOBS_TO_A_REQUEST = 10
 
 
-async def runtime_of(request: Request) -> Runtime:
-    # FastAPI calls what is not async in a thread.
+def runtime_at(request: Request) -> Runtime:
     runtime = request.app.state.runtime
     assert isinstance(runtime, Runtime)
     return runtime
+
+
+async def runtime_of(request: Request) -> Runtime:
+    """The same, as a dependency: FastAPI calls what is not async in a thread."""
+    return runtime_at(request)
 
 
 class Requires(HTTPBearer):
@@ -56,6 +60,8 @@ class Requires(HTTPBearer):
             raise Problem(429, "too-many-unknown-keys", f"{error}", headers=headers) from None
         if principal is None:
             raise _unauthorized("this key is not known, was revoked or has ended", error="invalid_token")
+        here = visit.of(request.scope)
+        here.principal, here.key = principal, credentials.credentials
         charge(request, runtime, principal)
         if not principal.scopes.intersection(self.scopes):
             wanted = " or ".join(map(repr, self.scopes))

@@ -9,33 +9,43 @@ from typing import Any, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from api import audited
-from api.json_text import JsonFault, parse
+from api import audited, visit
+from api.auth import runtime_at
+from api.json_text import MAX_VALUES, JsonFault, parse
 from api.problems import FieldError, Problem, field_errors
 
 # Larger texts are taken apart in a thread, so that the event loop goes on.
 INLINE_BYTES = 32_768
+BUSY = {"Retry-After": "2"}
+CLOSE = {"Connection": "close"}
 
 Read = TypeVar("Read")
 Model = TypeVar("Model", bound=BaseModel)
 
 
-async def read_json(request: Request, limit: int, check: Callable[[Any], Read]) -> Read:
-    """What `check` makes of the JSON value of the body, of at most `limit` bytes.
+async def read_json(
+    request: Request, limit: int, check: Callable[[Any], Read], most: int = MAX_VALUES
+) -> Read:
+    """What `check` makes of the JSON value of the body, of at most `limit` bytes and `most` values.
 
     Raises:
         Problem: 415 another content type, 413 too large (seen while reading, so also in a chunked
-            body), 400 no JSON, 422 JSON that is not taken; the field is named. Also what `check` raises.
+            body), 408 too slow, 503 too much is being read, 400 no JSON, 422 JSON that is not taken;
+            the field is named. Also what `check` raises.
         DatabaseAwayError: what is asked cannot be put on record.
     """
     _require_json(request.headers.get("content-type", ""))
     text = await _read(request, limit)
 
     def read() -> tuple[Any, Read]:
-        value = _parsed(text)
+        value = _parsed(text, most)
         return value, check(value)
 
-    value, found = read() if len(text) <= INLINE_BYTES else await asyncio.to_thread(read)
+    if len(text) <= INLINE_BYTES:
+        value, found = read()
+    else:
+        async with runtime_at(request).bodies.parsing:
+            value, found = await asyncio.to_thread(read)
     await audited.tell(request, value)
     return found
 
@@ -59,9 +69,9 @@ def body_schema(model: type[BaseModel], example: dict[str, Any]) -> dict[str, An
     return {"requestBody": {"required": True, "content": content}}
 
 
-def _parsed(text: bytes) -> Any:
+def _parsed(text: bytes, most: int) -> Any:
     try:
-        return parse(text)
+        return parse(text, most)
     except JsonFault as fault:
         field = fault.path or "body"
         status, kind = (400, "not-json") if fault.syntax else (422, "invalid")
@@ -72,11 +82,22 @@ async def _read(request: Request, limit: int) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
         raise _too_large(limit)
-    text = bytearray()
-    async for chunk in request.stream():
-        text += chunk
-        if len(text) > limit:
-            raise _too_large(limit)
+    runtime, text = runtime_at(request), bytearray()
+    visit.of(request.scope).at_end.append(lambda: runtime.bodies.give_back(len(text)))
+    seconds = runtime.config.api.body_timeout_s
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                if len(text) + len(chunk) > limit:
+                    raise _too_large(limit)
+                if not runtime.bodies.take(len(chunk), len(text)):
+                    raise Problem(
+                        503, "too-many-bodies", "too much is being read; try again", headers=BUSY | CLOSE
+                    )
+                text += chunk
+    except TimeoutError:
+        fault = FieldError("body", f"did not come within {seconds:g} s")
+        raise Problem(408, "too-slow", f"the body {fault.message}", [fault], CLOSE) from None
     return bytes(text)
 
 
@@ -91,6 +112,4 @@ def _require_json(content_type: str) -> None:
 def _too_large(limit: int) -> Problem:
     message = f"larger than {limit} bytes"
     # The rest of the body is not read, so this connection cannot carry another request.
-    return Problem(
-        413, "too-large", f"the body is {message}", [FieldError("body", message)], {"Connection": "close"}
-    )
+    return Problem(413, "too-large", f"the body is {message}", [FieldError("body", message)], CLOSE)

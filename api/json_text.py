@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import JSONResponse
 
 MAX_DEPTH = 64
+# A value takes up to 150 bytes in memory, and as little as 2 in the text.
+MAX_VALUES = 250_000
 # Longer ones are no numbers that anyone meant, and Python takes quadratic time to read them.
 MAX_DIGITS = 400
 # Of a name, and of a path of names, in an error: characters.
@@ -67,13 +70,20 @@ class _Reader:
         return made
 
 
-def parse(text: bytes) -> Any:
+# A string, closed or not, so that the text is gone through once; or what begins or ends a value.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)
+
+
+def parse(text: bytes, most: int = MAX_VALUES) -> Any:
     """The value of a JSON text (RFC 8259, UTF-8).
 
     Raises:
         JsonFault: not JSON, NaN or an infinity, a number that is too large, a key twice in one
-            object, or more than 64 levels of nesting.
+            object, more than 64 levels of nesting, or more than `most` values: they are counted before
+            any is made.
     """
+    if _has_more(text, most):
+        raise JsonFault("", f"has more than {most:,} values")
     reader = _Reader()
     try:
         value = json.loads(
@@ -96,6 +106,17 @@ def parse(text: bytes) -> Any:
         if isinstance(found, _Bad):
             raise JsonFault(_path(place), found.message)
     return value
+
+
+def _has_more(text: bytes, most: int) -> bool:
+    if text.count(b",") + text.count(b"[") + text.count(b"{") <= most:
+        return False
+    count = 0
+    for token in _TOKEN.finditer(text):
+        count += text[token.start()] != 0x22
+        if count > most:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +142,25 @@ def shortened(text: str, limit: int) -> str:
 
 
 def _walk(value: Any) -> Iterator[tuple[_Place | None, int, Any]]:
-    """Every container and every `_Bad` with its place. No recursion, and nothing built for a plain value."""
-    stack: list[tuple[_Place | None, int, Any]] = [(None, 1, value)]
-    while stack:
-        place, depth, found = stack.pop()
-        yield place, depth, found
-        if depth > MAX_DEPTH:
-            continue
-        items: Iterable[tuple[str | int, Any]] = ()
-        if isinstance(found, dict):
-            items = found.items()
-        elif isinstance(found, list):
-            items = enumerate(found)
-        stack += [
-            (_Place(place, name), depth + 1, item)
-            for name, item in items
-            if isinstance(item, dict | list | _Bad)
-        ]
+    """Every container and every `_Bad` with its place, in their order; in memory is one way down."""
+    yield None, 1, value
+    way: list[tuple[_Place | None, Iterator[tuple[str | int, Any]]]] = [(None, _items(value))]
+    while way:
+        above, items = way[-1]
+        for name, item in items:
+            if isinstance(item, dict | list | _Bad):
+                here = _Place(above, name)
+                yield here, len(way) + 1, item
+                way.append((here, _items(item)))
+                break
+        else:
+            way.pop()
+
+
+def _items(value: Any) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(value, dict):
+        return iter(value.items())
+    return iter(enumerate(value)) if isinstance(value, list) else iter(())
 
 
 def encode(value: Any) -> bytes:

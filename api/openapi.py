@@ -15,7 +15,9 @@ from topology.spec import Topology
 MODELS = "#/components/schemas/{model}"
 PROBLEM = "Problem"
 # Of an answer to whoever has a key; what is wrong with a parameter or a body; what is not there.
-WITH_KEY, WITH_VALUES, WITH_BODY, WITH_PLACE = (401, 403, 429, 503), (422,), (400, 413, 415, 422), (404,)
+WITH_KEY, WITH_VALUES, WITH_BODY, WITH_PLACE = (401, 403, 429, 503), (422,), (400, 408, 413, 415, 422), (404,)
+# Of any answer: what came was too long.
+TOO_LONG = (414, 431)
 SUBMISSIONS = ("/jobs", "/jobs/batch")
 # Here the body names what there may not be, and nothing is in the way.
 NAMED_IN_THE_BODY = "alerts"
@@ -94,7 +96,7 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 
 
 def _problems(path: str, method: str, operation: dict[str, Any]) -> list[int]:
-    found: set[int] = set()
+    found: set[int] = set(TOO_LONG)
     if operation.get("security"):
         found.update(WITH_KEY)
     if operation.get("parameters"):

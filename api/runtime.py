@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from api.body_room import BodyRoom
 from api.broker_view import BrokerView
 from api.broker_watch import BrokerWatch, Trouble
 from api.figures import ApiFigures
@@ -60,6 +62,8 @@ class Runtime:
         self.figures = ApiFigures(self)
         self.keys = KeyRing(self.database, config.api.unknown_keys_per_min)
         self.rates = RateLimit()
+        self.held: Counter[tuple[str, str]] = Counter()
+        self.bodies = BodyRoom()
         self._pool: Pool | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = False

@@ -24,6 +24,9 @@ class ApiSettings(BaseSettings):
     batch_body_limit: int = Field(
         default=8_388_608, ge=1_024, le=67_108_864, description="bytes of the body of a batch of jobs"
     )
+    body_timeout_s: float = Field(
+        default=30.0, gt=0, le=600, description="seconds that a request's body may take to come"
+    )
     idempotency_retention_s: float = Field(
         default=604_800,
         ge=3_600,

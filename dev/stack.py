@@ -105,7 +105,8 @@ class Stack:
         if self.sink_url:
             self._spawn_module("sink", "dev.sink", self.sink_url)
         port = str(httpx.URL(self.api_url).port)
-        self._spawn("api", script("uvicorn"), "api.app:app", "--host", HOST, "--port", port)
+        api = ("api.app:app", "--host", HOST, "--port", port, "--no-server-header")
+        self._spawn("api", script("uvicorn"), *api)
         worker = self._spawn_worker()
         consumer = self._spawn("dlq-consumer", script("dlq"), "consume")
         if self.third_party_url:

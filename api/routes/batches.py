@@ -22,6 +22,9 @@ from storage.jobs import IdempotencyKey, NewJob
 
 ROUTE = "POST /jobs/batch"
 
+# 500 of each job, if there are as many as may be.
+MAX_VALUES = 500_000
+
 router = APIRouter(tags=["jobs"])
 Wanted = list[tuple[NewJob, IdempotencyKey]]
 
@@ -73,7 +76,10 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
         raise Problem(400, "idempotency-key", f"{KEY_HEADER} {fault.message}", [fault])
     config = runtime.config
     asked, wanted = await read_json(
-        request, config.api.batch_body_limit, lambda body: _read(config, body, principal.name)
+        request,
+        config.api.batch_body_limit,
+        lambda body: _read(config, body, principal.name),
+        MAX_VALUES,
     )
     charge_jobs(request, runtime, principal, len(asked))
     became: list[batches.BatchedJob] = []

@@ -14,13 +14,16 @@ from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response, StreamingResponse
 
 from api.auth import Context, Reader
+from api.holding import hold, still_good
 from api.job_reading import JobReading, find_job, reading, require_room, watch_of
 from api.job_view import FINAL
-from api.job_watch import JobWatch
+from api.job_watch import MAX_WAITING, JobWatch
 from api.runtime import Runtime
 from storage.errors import DatabaseAwayError
 
 HEARTBEAT_S = 15.0
+# Between two looks at its key.
+CHECK_S = 2.0
 AGAIN_S = 1.0
 # Then the answer ends, and whoever comes back shows a key that is still good.
 LONGEST_S = 900.0
@@ -48,25 +51,31 @@ async def events(
 
     Each event holds the whole history, so whoever comes back misses nothing; with `Last-Event-ID` what was
     told already is not told again. A comment comes every 15 seconds. The answer ends with the job, after 15
-    minutes, and when the server stops. 503 when 500 requests wait already.
+    minutes, when the server stops, and when its key is revoked. 503 when 500 requests wait already, 429 when
+    125 of the same caller do.
     """
     watch = watch_of(request)
     require_room(watch)
+    hold(request, "waiting requests", MAX_WAITING // 4)
     async with runtime.database() as db:
         job = await find_job(db, job_id)
     if job.state in FINAL and last_event_id == job.mark:
         return Response(status_code=204)  # to EventSource: do not connect again
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    told = _events(job_id, runtime, watch, last_event_id)
+    told = _events(job_id, request, runtime, watch, last_event_id)
     return StreamingResponse(told, media_type="text/event-stream", headers=headers)
 
 
-async def _events(job_id: str, runtime: Runtime, watch: JobWatch, last: str | None) -> AsyncIterator[str]:
+async def _events(
+    job_id: str, request: Request, runtime: Runtime, watch: JobWatch, last: str | None
+) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
     ends = loop.time() + LONGEST_S
     with watch.watching(job_id) as watcher:
         yield f"retry: {RETRY_MS}\n\n"
         while not watch.stopping.is_set() and loop.time() < ends:
+            if not await still_good(request):
+                return
             try:
                 async with runtime.database() as db:
                     found = await reading(db, job_id)
@@ -82,10 +91,13 @@ async def _events(job_id: str, runtime: Runtime, watch: JobWatch, last: str | No
                 yield await asyncio.to_thread(_event, found)
             if found.job.state in FINAL:
                 return
-            while not await watcher.changed(HEARTBEAT_S):
-                yield ": alive\n\n"
-                if loop.time() >= ends:
+            beat = loop.time() + HEARTBEAT_S
+            while not await watcher.changed(CHECK_S):
+                if loop.time() >= ends or not await still_good(request):
                     return
+                if loop.time() >= beat:
+                    beat = loop.time() + HEARTBEAT_S
+                    yield ": alive\n\n"
 
 
 def _event(found: JobReading) -> str:

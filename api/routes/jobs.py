@@ -13,8 +13,10 @@ from api.audited import actor_of
 from api.auth import Context, Reader, Submitter, may_submit, runtime_of
 from api.body import read_json
 from api.callback import CALLBACK_SCHEMA
+from api.holding import hold
 from api.job_reading import find_job, read_job, read_once_ended, watch_of
 from api.job_view import accepted_view
+from api.job_watch import MAX_WAITING
 from api.json_text import JsonResponse
 from api.options import OPTIONS_SCHEMA
 from api.problems import FieldError, Problem
@@ -135,9 +137,10 @@ async def show(
 ) -> Response:
     """With `wait`, once the job has ended (SUCCEEDED, DEAD or CANCELLED), or as it is after so many seconds.
 
-    503 when 500 requests wait already.
+    503 when 500 requests wait already, 429 when 125 of the same caller do.
     """
     if wait:
+        hold(request, "waiting requests", MAX_WAITING // 4)
         found = await read_once_ended(runtime, watch_of(request), job_id, wait)
     else:
         found = await read_job(runtime, job_id)

@@ -16,6 +16,7 @@ from fastapi.responses import StreamingResponse
 
 from api.auth import Context, Reader
 from api.filtering import Filter
+from api.holding import hold, still_good
 from api.problems import FieldError, Problem
 from api.routes.dead_letters import letter_view
 from api.runtime import Runtime
@@ -47,7 +48,7 @@ async def stream(
 
     With `Last-Event-ID`, letters since then come first; a letter may come twice, its `id` tells. A comment
     comes every 15 seconds. The answer ends after 15 minutes and when the server stops: connect again.
-    503 when 64 streams are open.
+    503 when 64 streams are open, 429 when 16 of the same caller are. A revoked key ends it.
     """
     feed = None
     if last_event_id:
@@ -61,10 +62,11 @@ async def stream(
         raise Problem(
             503, "too-many-streams", f"{MAX_STREAMS} streams are open", headers={"Retry-After": "30"}
         )
+    hold(request, "streams", MAX_STREAMS // 4)
     if feed is None:
         async with runtime.database() as db:
             feed = await letter_feed.from_now(db)
-    reader = _Reader(runtime, wanted, feed, request.app.state.stopping)
+    reader = _Reader(request, runtime, wanted, feed, request.app.state.stopping)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return StreamingResponse(_counted(reader, open_streams), media_type="text/event-stream", headers=headers)
 
@@ -73,8 +75,14 @@ class _Reader:
     """One client's stream. Nothing is looked up before what came earlier was handed to the network."""
 
     def __init__(
-        self, runtime: Runtime, wanted: LetterFilter, feed: LetterFeed, stopping: asyncio.Event
+        self,
+        request: Request,
+        runtime: Runtime,
+        wanted: LetterFilter,
+        feed: LetterFeed,
+        stopping: asyncio.Event,
     ) -> None:
+        self._request = request
         self._runtime = runtime
         self._wanted = wanted
         self._feed = feed
@@ -90,6 +98,8 @@ class _Reader:
             try:
                 said += await self._letters()
                 if loop.time() >= look:
+                    if not await still_good(self._request):
+                        return
                     said += await self._progress()
                     look = loop.time() + REPLAYS_S
             except DatabaseAwayError:

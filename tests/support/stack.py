@@ -74,7 +74,15 @@ class Stack:
         made = self.command("api.keys_cli:main", "create", f"test-{free_port()}", "--json")
         assert made.returncode == 0, made.stderr
         port = self.api_port or free_port()
-        arguments = ("api.app:app", "--host", "127.0.0.1", "--port", str(port), "--no-access-log")
+        arguments = (
+            "api.app:app",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--no-access-log",
+            "--no-server-header",
+        )
         process = self.processes.start_module("api", "uvicorn", *arguments, env=self.settings | settings)
         key = json.loads(made.stdout)["key"]
         if self.api is not None:

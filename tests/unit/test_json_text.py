@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 import tracemalloc
 
 import pytest
@@ -93,3 +95,26 @@ def test_stored_json_that_is_none_of_strict_json_is_shown_tagged() -> None:
     }
     assert json.loads(bytes(JsonResponse(value).body)) == value
     assert stored(None) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'"' + b',\\"' * 300_000,
+        b'["' + b"," * 900_000 + b'"]',
+        b'["' + b'\\",' * 300_000 + b'"]',
+        b'",,,,,,,,,,,,' + b"\\" * 900_000,
+    ],
+    ids=["open string", "commas in a string", "escaped quotes", "backslashes"],
+)
+def test_values_are_counted_in_one_way_through_the_text(text: bytes) -> None:
+    began = time.process_time()
+    with contextlib.suppress(JsonFault):
+        parse(text, 10)
+    assert time.process_time() - began < 5, "it would take hours to go back for each quote"
+
+
+def test_more_values_than_are_taken_are_refused_and_strings_are_none() -> None:
+    assert parse(b'[1, {"a": "[,{", "b": [2]}]', 5) == [1, {"a": "[,{", "b": [2]}]
+    with pytest.raises(JsonFault, match="has more than 4 values"):
+        parse(b'[1, {"a": "[,{", "b": [2]}]', 4)

@@ -1,0 +1,225 @@
+"""What is let in and what each answer carries, through a real uvicorn process."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.memory import peak_bytes
+from tests.support.processes import Process
+from tests.support.shared import Places, Shared
+from tests.support.stack import Stack
+from tests.support.vhosts import Vhost
+from tests.support.waiting import eventually
+
+MIB = 1_048_576
+CHARGE = {"order_id": "o", "amount_cents": 5, "currency": "EUR"}
+SECURE = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+@pytest.fixture(scope="module")
+def shared(places: Places) -> Iterator[Shared[Stack]]:
+    def make(vhost: Vhost, database: Any, processes: Any) -> Stack:
+        stack = Stack(vhost, database, processes)
+        stack.apply_topology()
+        stack.start_api(REDRIVE_API_DOCS="true", REDRIVE_API_BODY_TIMEOUT_S="2")
+        return stack
+
+    with places.shared(make) as shared:
+        yield shared
+
+
+@pytest.fixture
+def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
+    with shared.lent(request.node) as stack:
+        yield stack
+
+
+@pytest.fixture
+def api(running: Stack) -> httpx.Client:
+    return running.http
+
+
+def test_every_answer_keeps_to_itself(api: httpx.Client) -> None:
+    answers = [
+        api.get("/healthz"),
+        api.get("/readyz"),
+        api.get("/job-types"),
+        api.get("/nope"),
+        api.get("/job-types", headers={"Authorization": ""}),
+        api.delete("/jobs"),
+        api.post("/jobs", content=b"{", headers={"Content-Type": "application/json"}),
+        api.get("/jobs/none"),
+        api.get("/metrics"),
+    ]
+    for answer in answers:
+        found = {name: answer.headers.get(name) for name in SECURE}
+        assert found == SECURE, answer.url
+        assert "server" not in answer.headers
+        assert "strict-transport-security" not in answer.headers
+    docs = api.get("/docs")
+    assert "script-src 'unsafe-inline' https://cdn.jsdelivr.net;" in docs.headers["content-security-policy"]
+    assert api.get("/openapi.json").headers["content-security-policy"] == SECURE["content-security-policy"]
+    by_https = api.get("/healthz", headers={"X-Forwarded-Proto": "https"})
+    assert by_https.headers["strict-transport-security"] == "max-age=31536000"
+
+
+def test_a_fault_of_the_server_keeps_to_itself_too(running: Stack) -> None:
+    running.database.execute("alter table redrive.audit add constraint broken check (false) not valid")
+    try:
+        body = {"type": "payments.charge_order", "payload": CHARGE, "idempotency_key": "k"}
+        answer = running.http.post("/jobs", json=body)
+    finally:
+        running.database.execute("alter table redrive.audit drop constraint broken")
+    assert answer.status_code == 500
+    assert {name: answer.headers.get(name) for name in SECURE} == SECURE
+    assert "audit" not in answer.text
+
+
+def test_other_sites_and_odd_methods_get_nothing(api: httpx.Client) -> None:
+    asked = {
+        "Origin": "https://evil.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization",
+    }
+    for method in ("OPTIONS", "TRACE", "GET", "POST", "PUT", "PATCH"):
+        answer = api.request(method, "/jobs", headers=asked)
+        assert not [name for name in answer.headers if name.startswith("access-control-")], method
+        if method not in ("GET", "POST"):
+            assert (method, answer.status_code) == (method, 405)
+
+
+def test_long_urls_and_many_or_large_headers_are_refused(api: httpx.Client) -> None:
+    cases: list[tuple[int, str, httpx.Response]] = [
+        (414, "url", api.get(f"/jobs/{'x' * 8_200}")),
+        (414, "url", api.get("/jobs", params={"cursor": "x" * 8_200})),
+        (431, "headers", api.get("/jobs", headers={f"X-{number}": "" for number in range(101)})),
+        (431, "headers", api.get("/jobs", headers={"X-Large": "x" * 16_400})),
+    ]
+    for status, field, answer in cases:
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (status, field)
+        assert answer.headers["content-type"] == "application/problem+json"
+    # Beyond what the server reads of a head.
+    assert api.get("/jobs", headers={"X-Large": "x" * 100_000}).status_code in (400, 431)
+    assert api.get("/healthz").status_code == 200
+
+
+def raw(stack: Stack, head: str, body: bytes = b"") -> socket.socket:
+    url = stack.http.base_url
+    made = socket.create_connection((url.host, url.port), timeout=30)
+    lines = [head, f"Host: {url.host}", f"Authorization: {stack.http.headers['Authorization']}"]
+    made.sendall("\r\n".join(lines).encode() + b"\r\n" + body)
+    return made
+
+
+def everything(connection: socket.socket) -> bytes:
+    got = b""
+    while chunk := connection.recv(65_536):
+        got += chunk
+    return got
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(running: Stack) -> None:
+    head = "POST /jobs HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1000"
+    with closing(raw(running, head, b"\r\n{")) as slow:
+        assert everything(slow).startswith(b"HTTP/1.1 408 ")
+    chunked = "POST /jobs HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked"
+    with closing(raw(running, chunked, b"\r\n1\r\n{\r\n")) as slow:
+        assert everything(slow).startswith(b"HTTP/1.1 408 ")
+    assert running.http.get("/healthz").status_code == 200
+
+
+def test_bodies_of_more_values_than_are_taken_cost_little_memory(running: Stack) -> None:
+    (process,) = _api(running)
+    running.http.post("/jobs/batch", json={"jobs": []})
+    before = peak_bytes(process.pid)
+    headers = {"Content-Type": "application/json"}
+    for unit in (b"[]", b"{}", b'{"a":0}', b'"ab"', b"1.5"):
+        for path, size in (("/alerts/snooze", MIB), ("/jobs/batch", 8 * MIB)):
+            count = (size - 100) // (len(unit) + 1)
+            body = b'{"jobs":[' + b",".join([unit] * count) + b"]}"
+            answer = running.http.post(path, content=body, headers=headers)
+            assert answer.status_code == 422, (unit, path, answer.text[:300])
+            assert answer.json()["errors"][0]["field"] in ("body", "jobs", "subject"), answer.text[:300]
+    # As text, twice while it is put together; it took ten times as much as objects.
+    assert peak_bytes(process.pid) - before < 100 * MIB
+
+
+def test_large_bodies_at_once_are_held_up_to_a_bound(running: Stack) -> None:
+    head = "POST /jobs/batch HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 8000000"
+    part = b'\r\n{"jobs": [' + b" " * 7_900_000
+
+    def send(_: int) -> str:
+        try:
+            with closing(raw(running, head, part)) as connection:
+                return everything(connection).partition(b"\r\n")[0].decode()
+        except ConnectionError:  # closed while the client was still sending
+            return "closed"
+
+    with ThreadPoolExecutor(12) as threads:
+        found = Counter(threads.map(send, range(12)))
+    held = found.pop("HTTP/1.1 408 Request Timeout")
+    assert 1 <= held <= 8, found
+    assert found.keys() <= {"HTTP/1.1 503 Service Unavailable", "closed"}
+    body = {"type": "payments.charge_order", "payload": CHARGE, "idempotency_key": "k"}
+    assert running.http.post("/jobs", json=body).status_code == 202, "what they held is given back"
+
+
+def test_one_caller_holds_no_more_than_its_share_of_waiting_requests(running: Stack) -> None:
+    job = running.submit("payments.charge_order", CHARGE, "k")
+    other = running.command("api.keys_cli:main", "create", f"other-{id(running)}").stdout.strip()
+    with ExitStack() as stack:
+
+        def opened(path: str, count: int) -> list[bytes]:
+            made = [raw(running, f"GET {path} HTTP/1.1", b"\r\n") for _ in range(count)]
+            for each in made:
+                stack.enter_context(closing(each))
+            return sorted(each.recv(200).partition(b"\r\n")[0].split()[1] for each in made)
+
+        assert opened("/stream", 17) == [b"200"] * 16 + [b"429"]
+        assert opened(f"/jobs/{job}/events", 126) == [b"200"] * 125 + [b"429"]
+        refused = running.http.get(f"/jobs/{job}", params={"wait": 5})
+        assert (refused.status_code, refused.json()["type"]) == (429, "urn:redrive:problem:too-many-open")
+        answer = httpx.get(
+            f"{running.http.base_url}/jobs/{job}",
+            params={"wait": 0.1},
+            headers={"Authorization": f"Bearer {other}"},
+        )
+        assert answer.status_code == 200
+
+    def waits_again() -> bool:
+        return running.http.get(f"/jobs/{job}", params={"wait": 0.1}).status_code == 200
+
+    eventually(waits_again, 60, "whoever has gone is no longer counted")
+
+
+@pytest.mark.parametrize("path", ["/stream", "/jobs/{job}/events"])
+def test_a_stream_ends_when_its_key_is_revoked(running: Stack, path: str) -> None:
+    job = running.submit("payments.charge_order", CHARGE, "k")
+    name = "leaver-" + path.split("/")[1]
+    key = running.command("api.keys_cli:main", "create", name).stdout.strip()
+    url, headers = f"{running.http.base_url}{path.format(job=job)}", {"Authorization": f"Bearer {key}"}
+    with httpx.stream("GET", url, headers=headers, timeout=60) as answer:
+        lines = answer.iter_lines()
+        assert next(lines).startswith("retry:")
+        assert running.command("api.keys_cli:main", "revoke", name).returncode == 0
+        for _ in lines:  # ends, or times out
+            pass
+
+
+def _api(stack: Stack) -> list[Process]:
+    return [each for each in stack.processes.started if each.name == "api"]
