@@ -164,8 +164,8 @@ class Service:
         keeping = Retention(pool, settings.keeping, settings.callbacks.retention_days)
         endless.append(_as_long_as_possible("retention", locks, keeping.run))
         if settings.callbacks.secret:
-            sender = CallbackSender(pool, settings.callbacks)
-            endless.append(_as_long_as_possible("callbacks", locks, sender.run))
+            sender = CallbackSender(pool, settings.callbacks, self._stopping)
+            ending.append(_as_long_as_possible("callbacks", locks, sender.run))
         alert_watch = AlertWatch(
             pool, policy, settings.management_url, settings.queues,
             no_consumer_s=settings.alerts.no_consumer_s, oldest_s=settings.alerts.oldest_s, on_alert=wake,

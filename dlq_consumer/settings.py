@@ -7,7 +7,8 @@ from typing import Annotated, Self
 from pydantic import AliasChoices, Field, HttpUrl, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from outbound.reach import Reach, split_entries
+from outbound.allowed import Allowed
+from outbound.reach import Reach
 from topology.prometheus.ports import Ports
 from topology.redaction import FieldPath, parse_paths
 
@@ -88,7 +89,7 @@ class AlertSettings(BaseSettings):
     silence_seconds: float = Field(
         default=3600.0, gt=0, le=31_536_000, description="after so long without a letter a group alerts again"
     )
-    allow: Annotated[tuple[str, ...], NoDecode] = Field(
+    allow: Allowed = Field(
         default=(),
         description="addresses, networks and host names that webhook and Sentry may be though not public",
     )
@@ -124,17 +125,6 @@ class AlertSettings(BaseSettings):
     @classmethod
     def _split_on_spaces(cls, value: object) -> object:
         return tuple(value.split()) if isinstance(value, str) else value
-
-    @field_validator("allow", mode="before")
-    @classmethod
-    def _split_on_commas(cls, value: object) -> object:
-        return split_entries(value)
-
-    @field_validator("allow")
-    @classmethod
-    def _can_be_allowed(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        Reach.allowing(value)
-        return value
 
     @property
     def reach(self) -> Reach:

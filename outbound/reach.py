@@ -119,13 +119,6 @@ async def by_the_system(host: str, port: int) -> Sequence[str]:
     return [str(where[0]) for *_, where in found]
 
 
-def split_entries(value: object) -> object:
-    """The entries of a setting, separated by commas."""
-    if not isinstance(value, str):
-        return value
-    return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
 def _is_a_name(text: str) -> bool:
     try:
         return Destination.parse(f"https://{text}").host == text

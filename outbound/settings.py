@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from outbound.reach import Reach, split_entries
+from outbound.allowed import Allowed
+from outbound.reach import Reach
 
 MOST_SECRETS = 2
 
@@ -22,7 +23,7 @@ class CallbackSettings(BaseSettings):
     secret: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
         default=(), description="key of the signature; a new and an old one, separated by a space"
     )
-    allow: Annotated[tuple[str, ...], NoDecode] = Field(
+    allow: Allowed = Field(
         default=(), description="addresses, networks and host names that may be called though not public"
     )
     timeout_s: float = Field(default=10.0, gt=0, le=60, description="for each step of one delivery")
@@ -40,17 +41,6 @@ class CallbackSettings(BaseSettings):
     def _are_not_many(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
         if len(value) > MOST_SECRETS:
             raise ValueError(f"has {len(value)} secrets; one, or two while one replaces the other")
-        return value
-
-    @field_validator("allow", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return split_entries(value)
-
-    @field_validator("allow")
-    @classmethod
-    def _can_be_allowed(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        Reach.allowing(value)
         return value
 
     @property

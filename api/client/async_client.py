@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from types import TracebackType
@@ -46,8 +46,13 @@ class AsyncClient:
         not_before: datetime | None = None,
         expires: datetime | None = None,
         priority: int | None = None,
+        callback_url: str | None = None,
+        callback_on: Sequence[State] | None = None,
     ) -> Job:
-        job = NewJob(type, payload, key or new_key(), delay_s, not_before, expires, priority)
+        job = NewJob(
+            type, payload, key or new_key(), delay_s, not_before, expires, priority, callback_url,
+            None if callback_on is None else tuple(callback_on),
+        )  # fmt: skip
         return await self._run(submitting.submit(job, self._patience))
 
     async def submit_many(self, jobs: Iterable[NewJob]) -> list[BatchResult]:

@@ -73,6 +73,7 @@ def encoded(job: NewJob) -> bytes:
     payload = _dumped(job)
     asked: dict[str, Any] = {"type": job.type, "payload": payload, "idempotency_key": job.key}
     asked |= {"delay_s": job.delay_s, "priority": job.priority}
+    asked |= {"callback_url": job.callback_url, "callback_on": job.callback_on}
     asked |= {"not_before": _time(job.not_before), "expires": _time(job.expires)}
     asked = {name: value for name, value in asked.items() if value is not None}
     try:

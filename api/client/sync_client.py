@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from types import TracebackType
@@ -56,6 +56,8 @@ class Client:
         not_before: datetime | None = None,
         expires: datetime | None = None,
         priority: int | None = None,
+        callback_url: str | None = None,
+        callback_on: Sequence[State] | None = None,
     ) -> Job:
         """The accepted job. Without a `key` each call makes a job of its own, however often it is sent.
 
@@ -63,7 +65,10 @@ class Client:
             Invalid, IdempotencyConflict, NotJson: it was not accepted.
             RedriveError: it may have been; submit it again with `error.idempotency_key`.
         """
-        job = NewJob(type, payload, key or new_key(), delay_s, not_before, expires, priority)
+        job = NewJob(
+            type, payload, key or new_key(), delay_s, not_before, expires, priority, callback_url,
+            None if callback_on is None else tuple(callback_on),
+        )  # fmt: skip
         return self._run(submitting.submit(job, self._patience))
 
     def submit_many(self, jobs: Iterable[NewJob]) -> list[BatchResult]:

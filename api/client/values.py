@@ -38,6 +38,7 @@ class NewJob:
         delay_s, not_before: not begun earlier. Seconds from acceptance, or a time with a zone.
         expires: not begun later, but dead-lettered as expired.
         priority: where its queue has priorities.
+        callback_url: told of its end; of those in `callback_on`, else of each.
     """
 
     type: str
@@ -47,6 +48,9 @@ class NewJob:
     not_before: datetime | None = None
     expires: datetime | None = None
     priority: int | None = None
+    # It may hold a secret.
+    callback_url: str | None = field(default=None, repr=False)
+    callback_on: tuple[State, ...] | None = None
 
 
 @dataclass(frozen=True)

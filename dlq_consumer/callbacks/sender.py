@@ -26,15 +26,18 @@ POLL_S = 1.0
 # At a time in one process: in all, to one host and port, and to one that had trouble the last time.
 AT_ONCE, PER_PLACE, PER_DEAF_PLACE = 32, 4, 1
 # Deaf places that are kept in mind.
-MOST_DEAF = 10_000
+MOST_DEAF = 1_000
 LEASE_MARGIN_S = 5.0
+# Within what the process takes to stop.
+LAST_S = 3.0
 
 
 class CallbackSender:
     """Several may run: each takes what no other has."""
 
-    def __init__(self, pool: Pool, settings: CallbackSettings) -> None:
+    def __init__(self, pool: Pool, settings: CallbackSettings, stopping: asyncio.Event) -> None:
         self._pool = pool
+        self._stopping = stopping
         self._settings = settings
         self._secrets = settings.secrets
         self._busy: Counter[str] = Counter()
@@ -42,12 +45,12 @@ class CallbackSender:
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled. Raises DatabaseAwayError."""
+        """Until it stops: what is on its way then has `LAST_S` to end. Raises DatabaseAwayError."""
         sending: set[asyncio.Task[None]] = set()
         poster = Poster(self._settings.reach, self._settings.timeout_s)
         lease_s = poster.longest_s + LEASE_MARGIN_S
         try:
-            while True:
+            while not self._stopping.is_set():
                 self._ended.clear()
                 for task in [task for task in sending if task.done()]:
                     sending.discard(task)
@@ -61,6 +64,8 @@ class CallbackSender:
                     task.add_done_callback(lambda _: self._ended.set())
                     sending.add(task)
                 await event_or_timeout(self._ended, POLL_S)
+            if sending:
+                await asyncio.wait(sending, timeout=LAST_S)
         finally:
             for task in sending:
                 task.cancel()

@@ -9,12 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.databases import Database
-from tests.support.processes import Processes
+from tests.support.all_running import all_running
 from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
-from tests.support.stubs import start_third_party
-from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 
 TYPE = "webhooks.handle_webhook"
@@ -22,17 +19,7 @@ TYPE = "webhooks.handle_webhook"
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Stack]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Stack:
-        third_party = start_third_party(processes)
-        settings = {"REDRIVE_THIRD_PARTY_URL": third_party.url}
-        stack = Stack(vhost, database, processes, settings, third_party=third_party)
-        stack.apply_topology()
-        stack.start_api()
-        stack.start_worker(concurrency=1)
-        stack.start_consumer()
-        return stack
-
-    with places.shared(make) as shared:
+    with all_running(places) as shared:
         yield shared
 
 

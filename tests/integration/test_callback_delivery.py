@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
@@ -153,6 +155,26 @@ def test_without_postgres_in_the_middle_of_a_delivery_it_comes_again_under_the_s
     caller.again("j")
     caller.until("j", state="delivered")
     assert len({request.headers["redrive-delivery"] for request in hook.taken}) == 1
+
+
+def test_one_on_its_way_when_the_consumer_is_told_to_stop_is_recorded_and_not_sent_twice(
+    caller: Caller, hook: Receiver
+) -> None:
+    answer = threading.Event()
+
+    def hold(_: object) -> None:
+        answer.wait(30)
+
+    hook.before = hold
+    caller.end("j", hook.url)
+    caller.until("j", tries=1)
+    process = caller.processes.started[0]
+    process.send(signal.SIGTERM)
+    process.wait_for_log("stopping")
+    answer.set()
+    assert process.wait() == 0
+    assert caller.callback("j")["state"] == "delivered"
+    assert len(hook.taken) == 1
 
 
 def test_one_that_cannot_be_written_ends_neither_others_nor_the_drain(caller: Caller, hook: Receiver) -> None:

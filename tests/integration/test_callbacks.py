@@ -11,35 +11,19 @@ import pytest
 
 from dev.loopback_http import Request
 from dev.sink.signature import verify
-from tests.support.databases import Database
-from tests.support.processes import Processes
+from tests.support.all_running import all_running
 from tests.support.receiver import Receiver, receiver
 from tests.support.shared import Places, Shared
 from tests.support.stack import FINAL, Stack
-from tests.support.stubs import start_third_party
-from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 
 TYPE = "webhooks.handle_webhook"
+SETTINGS = {"REDRIVE_CALLBACK_SECRET": "new old", "REDRIVE_CALLBACK_ALLOW": "127.0.0.1"}
 
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Stack]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Stack:
-        third_party = start_third_party(processes)
-        settings = {
-            "REDRIVE_THIRD_PARTY_URL": third_party.url,
-            "REDRIVE_CALLBACK_SECRET": "new old",
-            "REDRIVE_CALLBACK_ALLOW": "127.0.0.1",
-        }
-        stack = Stack(vhost, database, processes, settings, third_party=third_party)
-        stack.apply_topology()
-        stack.start_api()
-        stack.start_worker(concurrency=1)
-        stack.start_consumer()
-        return stack
-
-    with places.shared(make) as shared:
+    with all_running(places, SETTINGS) as shared:
         yield shared
 
 

@@ -287,3 +287,12 @@ def test_what_would_fail_the_next_time_too_is_not_tried_again() -> None:
     with pytest.raises(errors.Unreachable):
         shell.run(call(POST, shell.patience))
     assert len(shell.sent) == 1
+
+
+def test_a_callback_is_asked_for_and_its_url_is_not_shown() -> None:
+    job = NewJob("t", {}, "k", callback_url="https://h.example/?token=s3cret", callback_on=("DEAD",))
+    assert json.loads(submitting.encoded(job)) == {
+        "type": "t", "payload": {}, "idempotency_key": "k", "callback_url": job.callback_url,
+        "callback_on": ["DEAD"],
+    }  # fmt: skip
+    assert "s3cret" not in repr(job)
