@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from storage.errors import MigrationError
+from storage.errors import MigrationError, translate
 from storage.migrate import left_behind, migrations
 
 P = ParamSpec("P")
@@ -80,6 +80,17 @@ async def require_level(connection: asyncpg.Connection | PoolConnectionProxy) ->
     schema = await read_schema(connection)
     check_schema(schema, release=len(migrations()), works_from=WORKS_FROM)
     return schema.level
+
+
+async def require_schema(connection: asyncpg.Connection | PoolConnectionProxy) -> None:
+    """The same for whoever needs no more than that.
+
+    Raises:
+        MigrationError: this release does not work on it.
+        DatabaseAwayError: try again.
+    """
+    with translate("read the schema's level"):
+        await require_level(connection)
 
 
 def off_at(level: int) -> str | None:

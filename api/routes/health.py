@@ -10,8 +10,8 @@ from fastapi.responses import PlainTextResponse
 from api.auth import Context, Reader
 from api.json_text import JsonResponse
 from api.runtime import Runtime
-from storage import overview
 from storage.errors import DRIVER_ERRORS, DatabaseAwayError, MigrationError
+from storage.schema import require_schema
 from topology.prometheus.text import CONTENT_TYPE
 
 router = APIRouter(tags=["health"])
@@ -47,7 +47,7 @@ async def ready(runtime: Context) -> Response:
 async def _database(runtime: Runtime) -> str:
     try:
         async with runtime.database() as db:
-            await overview.require_schema(db)
+            await require_schema(db)
     except DatabaseAwayError:
         return "away"
     except MigrationError as error:

@@ -2,99 +2,83 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.auth import Requires, runtime_of
+from api.auth import Context, Reader
 from api.broker_view import BrokerViewError, QueueCounts
 from api.json_text import JsonResponse
+from api.problems import Problem
+from api.queue_view import Broker, queue_view
 from api.runtime import Runtime
-from storage import overview
-from storage.overview import JobCount, OutboxCount
+from storage import work_queues
 from topology import names
-from topology.spec import Topology, WorkQueue
+from topology.errors import UnknownQueueError
+from topology.spec import WorkQueue
 
-router = APIRouter(tags=["queues"])
+router = APIRouter(tags=["queues"], dependencies=[Reader])
+
+QUEUE_EXAMPLE: dict[str, Any] = {
+    "name": "payments", "description": "Calls to the payment provider", "ladder": None, "declared": True,
+    "depth": 7, "ready": 4, "unacknowledged": 3, "consumers": 2, "retrying": 5,
+    "steps": [{"name": "payments.retry.250ms", "delay_ms": 250, "messages": 5, "stuck": 0}],
+    "dlq_depth": 0, "stuck": 0,
+    "rates": {"published": 9.6, "delivered": 9.4, "acknowledged": 9.4, "redelivered": 0.0},
+    "oldest_seconds": 0.412, "undecided": 3, "watermark": 10_000, "paused": False, "paused_by": None,
+    "outbox": {"messages": 0, "delayed": 1, "refused": 0, "oldest_seconds": 0.0, "last_error": None},
+    "jobs": {"QUEUED": 4, "RUNNING": 3, "RETRYING": 5, "DEAD": 3},
+    "recent": {"seconds": 300.0, "accepted": 2_811, "states": {"QUEUED": 4, "SUCCEEDED": 2_807}},
+}  # fmt: skip
 
 
-@router.get("/queues", dependencies=[Depends(Requires("read"))], summary="Work queues and what is in them")
-async def queues(runtime: Annotated[Runtime, Depends(runtime_of)]) -> Response:
-    """Counts of the broker come from its management API and are up to 5 s old; without it they are null."""
-    async with runtime.database() as db:
-        jobs, outbox = await overview.job_counts(db), await overview.outbox_counts(db)
-    try:
-        broker: Mapping[str, QueueCounts] | None = await runtime.broker.queues()
-        said = "ok"
-    except BrokerViewError as error:
-        broker, said = None, str(error)
-    shown = queues_view(runtime.config.topology, broker, jobs, outbox, runtime.relay.paused)
+def _shown(example: dict[str, Any]) -> dict[int | str, dict[str, Any]]:
+    content = {"schema": {"type": "object", "required": list(example)}, "example": example}
+    return {200: {"content": {"application/json": content}}}
+
+
+@router.get(
+    "/queues",
+    summary="Work queues and what is in them",
+    responses=_shown({"broker": "ok", "queues": [QUEUE_EXAMPLE], "unrouted": 0}),
+)
+async def queues(runtime: Context) -> Response:
+    """What the broker holds comes from its management API and is up to 5 s old.
+
+    Without it `broker` says why, and what it would say is null; what Postgres knows is told all the same.
+    `unrouted`: messages in the catch-all for what no binding takes.
+    """
+    said, broker, shown = await _look(runtime, runtime.config.topology.queues)
     unrouted = None if broker is None else broker.get(names.UNROUTED_DLQ, QueueCounts()).messages
     return JsonResponse({"broker": said, "queues": shown, "unrouted": unrouted})
 
 
-def queues_view(
-    topology: Topology,
-    broker: Mapping[str, QueueCounts] | None,
-    jobs: Sequence[JobCount],
-    outbox: Sequence[OutboxCount],
-    paused: Sequence[str],
-) -> list[dict[str, Any]]:
-    """One entry for each work queue. `depth`: ready and delivered; `retrying`: in its retry ladder.
-
-    `ladder` names the ladder that it shares, or is null: what waits there is told of each that shares it.
-    """
-    states: dict[str, dict[str, int]] = defaultdict(dict)
-    for count in jobs:
-        states[count.queue][count.state] = count.jobs
-    waiting = {count.queue: count for count in outbox}
-    return [
-        {
-            "name": queue.name,
-            "description": queue.description,
-            "ladder": queue.ladder.shared,
-            **_broker_counts(queue, broker),
-            "watermark": queue.watermark,
-            "paused": queue.name in paused,
-            "outbox": _outbox(waiting.get(queue.name)),
-            "jobs": states[queue.name],
-        }
-        for queue in topology.queues
-    ]
+@router.get(
+    "/queues/{name}", summary="One work queue", responses=_shown({"broker": "ok", "queue": QUEUE_EXAMPLE})
+)
+async def queue(name: str, runtime: Context) -> Response:
+    """The same of one."""
+    try:
+        wanted = runtime.config.topology.queue(name)
+    except UnknownQueueError as error:
+        known = ", ".join(each.name for each in runtime.config.topology.queues)
+        raise Problem(404, "unknown-queue", f"no work queue {name[:300]!r}; there are: {known}") from error
+    said, _, (shown,) = await _look(runtime, [wanted])
+    return JsonResponse({"broker": said, "queue": shown})
 
 
-def _broker_counts(queue: WorkQueue, broker: Mapping[str, QueueCounts] | None) -> dict[str, int | None]:
-    if broker is None:
-        return dict.fromkeys(
-            ("depth", "ready", "unacknowledged", "consumers", "retrying", "dlq_depth", "stuck")
-        )
-    none = QueueCounts()
-    work = broker.get(queue.name, none)
-    steps = [
-        broker.get(names.step(queue.name, queue.ladder, number), none) for number in range(queue.ladder.steps)
-    ]
-    return {
-        "depth": work.messages,
-        "ready": work.ready,
-        "unacknowledged": work.unacknowledged,
-        "consumers": work.consumers,
-        "retrying": sum(step.messages for step in steps),
-        "dlq_depth": broker.get(names.dlq(queue.name), none).messages,
-        # Letters and retries that the broker could not hand on: a queue or binding is missing, or full.
-        "stuck": work.stuck + sum(step.stuck for step in steps),
-    }
-
-
-def _outbox(count: OutboxCount | None) -> dict[str, Any]:
-    if count is None:
-        return {"messages": 0, "delayed": 0, "refused": 0, "oldest_seconds": 0.0, "last_error": None}
-    return {
-        "messages": count.messages,
-        "delayed": count.delayed,
-        "refused": count.refused,
-        "oldest_seconds": round(count.oldest_s, 3),
-        "last_error": count.last_error,
-    }
+async def _look(
+    runtime: Runtime, wanted: Sequence[WorkQueue]
+) -> tuple[str, Broker | None, list[dict[str, Any]]]:
+    """What the broker says of itself, what it holds, and what is shown of each queue."""
+    async with runtime.database() as db:
+        stored = await work_queues.look(db, [each.name for each in wanted])
+    try:
+        broker: Broker | None = await runtime.broker.queues()
+        said = "ok"
+    except BrokerViewError as error:
+        broker, said = None, str(error)
+    paused = runtime.relay.paused
+    return said, broker, [queue_view(each, broker, stored[each.name], paused) for each in wanted]

@@ -49,6 +49,7 @@ SCOPES = {
     ("POST", "/jobs/{job_id}/retry"): "operate",
     ("GET", "/job-types"): "read",
     ("GET", "/queues"): "read",
+    ("GET", "/queues/{name}"): "read",
     ("GET", "/topology"): "read",
     ("GET", "/dead-letters"): "read",
     ("GET", "/dead-letters/stats"): "read",

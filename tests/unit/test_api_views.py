@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from api.broker_view import QueueCounts
+from api.broker_view import QueueCounts, Rates
 from api.job_view import accepted_view, job_view
-from api.routes.queues import queues_view
+from api.queue_view import queue_view
+from api.routes.queues import QUEUE_EXAMPLE
 from storage.attempts import AttemptRow
 from storage.jobs import Job
-from storage.overview import JobCount, OutboxCount
+from storage.work_queues import OutboxCount, Recent, StoredQueue
 from topology.catalogue import TOPOLOGY
 from topology.spec import Ladder, Topology, WorkQueue
 
@@ -93,25 +96,52 @@ def test_the_answer_to_a_submission_does_not_change_as_the_job_moves_on() -> Non
     assert accepted_view(new)["state"] == "PENDING"
 
 
+def shown(
+    topology: Topology,
+    broker: dict[str, QueueCounts] | None,
+    stored: dict[str, StoredQueue] | None = None,
+    paused: Collection[str] = (),
+) -> dict[str, dict[str, Any]]:
+    known = stored or {}
+    return {
+        queue.name: queue_view(queue, broker, known.get(queue.name, StoredQueue()), paused)
+        for queue in topology.queues
+    }
+
+
 def test_queues_join_broker_outbox_and_jobs() -> None:
+    rates = Rates(published=4.0, delivered=3.0, acknowledged=2.0, redelivered=0.0)
     broker = {
-        "payments": QueueCounts(messages=7, ready=4, unacknowledged=3, stuck=1, consumers=2),
+        "payments": QueueCounts(messages=7, ready=4, unacknowledged=3, stuck=1, consumers=2, rates=rates),
         "payments.retry.500ms": QueueCounts(messages=5, stuck=2),
         "payments.dlq": QueueCounts(messages=6),
     }
-    outbox = [OutboxCount("payments", 9, 0, 1, 2.5, "no queue takes it")]
-    jobs = [JobCount("payments", "QUEUED", 4), JobCount("emails", "DEAD", 1)]
-    shown = {queue["name"]: queue for queue in queues_view(TOPOLOGY, broker, jobs, outbox, ("payments",))}
-    payments, emails = shown["payments"], shown["emails"]
-    assert (payments["depth"], payments["ready"], payments["unacknowledged"], payments["consumers"]) == (
-        7,
-        4,
-        3,
-        2,
+    stored = {
+        "payments": StoredQueue(
+            {"QUEUED": 4}, 1.25, OutboxCount(9, 0, 1, 2.5, "no queue takes it"),
+            Recent(300.0, {"QUEUED": 4, "SUCCEEDED": 6}), 2,
+        ),
+        "emails": StoredQueue({"DEAD": 1}),
+    }  # fmt: skip
+    found = shown(TOPOLOGY, broker, stored, ("payments",))
+    payments, emails = found["payments"], found["emails"]
+    held = ("depth", "ready", "unacknowledged", "consumers", "retrying", "dlq_depth", "stuck", "undecided")
+    assert [payments[name] for name in held] == [7, 4, 3, 2, 5, 6, 3, 2]
+    assert payments["rates"] == {"published": 4.0, "delivered": 3.0, "acknowledged": 2.0, "redelivered": 0.0}
+    assert payments["steps"][:3] == [
+        {"name": "payments.retry.250ms", "delay_ms": 250, "messages": 0, "stuck": 0},
+        {"name": "payments.retry.500ms", "delay_ms": 500, "messages": 5, "stuck": 2},
+        {"name": "payments.retry.1s", "delay_ms": 1_000, "messages": 0, "stuck": 0},
+    ]
+    assert (payments["paused"], payments["paused_by"]) == (True, "watermark")
+    assert (payments["outbox"]["messages"], payments["jobs"], payments["oldest_seconds"]) == (
+        9,
+        {"QUEUED": 4},
+        1.25,
     )
-    assert (payments["retrying"], payments["dlq_depth"], payments["stuck"]) == (5, 6, 3)
-    assert (payments["paused"], payments["outbox"]["messages"], payments["jobs"]) == (True, 9, {"QUEUED": 4})
+    assert payments["recent"] == {"seconds": 300.0, "accepted": 10, "states": {"QUEUED": 4, "SUCCEEDED": 6}}
     assert (emails["depth"], emails["paused"], emails["jobs"]) == (0, False, {"DEAD": 1})
+    assert (emails["oldest_seconds"], emails["paused_by"], emails["undecided"]) == (None, None, None)
 
 
 def test_what_waits_on_a_shared_ladder_is_told_of_each_queue_with_the_ladders_name() -> None:
@@ -121,12 +151,27 @@ def test_what_waits_on_a_shared_ladder_is_told_of_each_queue_with_the_ladders_na
         "slow.retry.250ms": QueueCounts(messages=2),
         "slow.retry.500ms": QueueCounts(messages=3, stuck=1),
     }
-    shown = queues_view(topology, broker, [], [], ())
-    assert [(queue["name"], queue["ladder"], queue["retrying"], queue["stuck"]) for queue in shown] == [
+    found = shown(topology, broker).values()
+    assert [(queue["name"], queue["ladder"], queue["retrying"], queue["stuck"]) for queue in found] == [
         ("a", "slow", 5, 1), ("b", "slow", 5, 1), ("c", None, 0, 0)
     ]  # fmt: skip
 
 
+def test_a_queue_that_is_not_whole_on_the_broker_and_one_that_is_migrated_say_so() -> None:
+    topology = Topology((WorkQueue("a", Ladder(steps=1)),))
+    there = dict.fromkeys(["a", "a.dlq", "a.retry.250ms"], QueueCounts())
+    assert shown(topology, there)["a"]["declared"] is True
+    for missing in there:
+        less = {name: counts for name, counts in there.items() if name != missing}
+        assert shown(topology, less)["a"]["declared"] is False
+    migrated = shown(topology, there | {"a.gate": QueueCounts()}, paused=("a",))["a"]
+    assert (migrated["paused"], migrated["paused_by"]) == (True, "migration")
+
+
 def test_queues_without_the_broker_say_null_not_zero() -> None:
-    shown = queues_view(TOPOLOGY, None, [], [], ())
-    assert {queue["depth"] for queue in shown} == {None}
+    found = shown(TOPOLOGY, None, {"payments": StoredQueue({"QUEUED": 1}, 2.0)})
+    names = ("declared", "depth", "steps", "retrying", "dlq_depth", "rates", "stuck", "consumers")
+    assert {queue[name] for queue in found.values() for name in names} == {None}
+    assert (found["payments"]["jobs"], found["payments"]["oldest_seconds"]) == ({"QUEUED": 1}, 2.0)
+    with_broker = shown(TOPOLOGY, {})["payments"]
+    assert with_broker.keys() == found["payments"].keys() == QUEUE_EXAMPLE.keys()
