@@ -57,12 +57,19 @@ ALERTS = """
 SELECT channel, count(*) AS number, extract(epoch FROM now() - min(created_at))::float8 AS age_s
 FROM redrive.alert_deliveries WHERE state = 'pending' GROUP BY channel ORDER BY channel
 """
+CALLBACKS = """
+SELECT count(*) FILTER (WHERE state = 'pending') AS pending, count(*) FILTER (WHERE state = 'dead') AS dead,
+       extract(epoch FROM now() - min(created_at) FILTER (WHERE state = 'pending'))::float8 AS age_s
+FROM redrive.callbacks WHERE state IN ('pending', 'dead')
+"""
 REPLAYS = """
 SELECT state, count(*) AS number FROM redrive.replays WHERE state IN ('running', 'paused') GROUP BY state
 """
 WORKERS = """
-SELECT worker, extract(epoch FROM now() - seen_at)::float8 AS age_s FROM redrive.worker_tasks
-ORDER BY seen_at DESC LIMIT $1
+SELECT worker, extract(epoch FROM now() - w.seen_at)::float8 AS age_s
+FROM redrive.worker_tasks w LEFT JOIN redrive.worker_ends e USING (worker)
+WHERE e.ended_at IS NULL OR e.ended_at < w.seen_at
+ORDER BY w.seen_at LIMIT $1
 """
 
 
@@ -172,6 +179,26 @@ async def alerts(db: AnyConnection, _: Sequence[str]) -> list[Figure]:
     ]
 
 
+@off_without_table(otherwise=list)
+async def callbacks(db: AnyConnection, _: Sequence[str]) -> list[Figure]:
+    """Callbacks that nobody has taken."""
+    with translate("count callbacks"):
+        found = await db.fetchrow(CALLBACKS, timeout=TIMEOUT_S)
+    assert found is not None  # an aggregate
+    return [
+        Figure(
+            "redrive_callbacks",
+            "Callbacks that are still to be delivered (pending), or were given up (dead).",
+            tuple(({"state": state}, found[state]) for state in ("pending", "dead")),
+        ),
+        Figure(
+            "redrive_callback_oldest_pending_age_seconds",
+            "Age of the first callback that is still to be delivered; 0: none is.",
+            (({}, max(found["age_s"] or 0.0, 0.0)),),
+        ),
+    ]
+
+
 async def replays(db: AnyConnection, _: Sequence[str]) -> list[Figure]:
     """Replays that have not ended."""
     with translate("count replays"):
@@ -194,7 +221,7 @@ async def workers(db: AnyConnection, _: Sequence[str]) -> list[Figure]:
     return [
         Figure(
             "redrive_worker_heartbeat_age_seconds",
-            "Since a worker renewed its leases in Postgres; of one that is lost for an hour.",
+            "Since a worker renewed its leases in Postgres; a lost one is told for an hour.",
             tuple(({"worker": row["worker"]}, max(row["age_s"], 0.0)) for row in found),
         )
     ]
@@ -205,6 +232,7 @@ ASKED: Mapping[str, Ask] = {
     "outbox": outbox,
     "letters": letters,
     "alerts": alerts,
+    "callbacks": callbacks,
     "replays": replays,
     "workers": workers,
 }

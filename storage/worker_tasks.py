@@ -18,6 +18,10 @@ INSERT INTO redrive.worker_tasks AS w (worker, queues, tasks) VALUES ($1, $2, $3
 ON CONFLICT (worker) DO UPDATE SET queues = excluded.queues, tasks = excluded.tasks, seen_at = now()
 """
 _FORGET = "DELETE FROM redrive.worker_tasks WHERE seen_at < now() - $1 * interval '1 second'"
+_END = """
+INSERT INTO redrive.worker_ends AS e (worker) VALUES ($1) ON CONFLICT (worker) DO UPDATE SET ended_at = now()
+"""
+_FORGET_ENDS = "DELETE FROM redrive.worker_ends WHERE ended_at < now() - $1 * interval '1 second'"
 _KNOWN = """
 SELECT tasks FROM redrive.worker_tasks
 WHERE queues && $1::text[] AND seen_at >= now() - $2 * interval '1 second'
@@ -44,6 +48,18 @@ async def say(connection: Connection, worker: str, registered: Registered) -> No
                 _SAY, worker, list(registered.queues), list(registered.tasks), timeout=TIMEOUT_S
             )
             await connection.execute(_FORGET, SEEN_S, timeout=TIMEOUT_S)
+
+
+async def end(connection: Connection, worker: str, *, timeout_s: float) -> None:
+    """This worker stops in order: it is not lost. Nothing on the schema of the release before.
+
+    Raises:
+        DatabaseAwayError, StatementError
+    """
+    with refusals("say that a worker has ended"):
+        if await has_table(connection, "worker_ends", timeout_s=timeout_s):
+            await connection.execute(_END, worker, timeout=timeout_s)
+            await connection.execute(_FORGET_ENDS, SEEN_S, timeout=timeout_s)
 
 
 async def known(pool: Pool | AnyConnection, queues: Collection[str]) -> frozenset[str] | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from storage.claims import StatementError, connect_for_claims
 from storage.errors import DatabaseAwayError
 from storage.pool import wait_for_database, where
-from storage.worker_tasks import Registered, say
+from storage.worker_tasks import Registered, end, say
 from topology.publisher import Publisher
 from workers.arrival import Arrival
 from workers.bookkeeping import START_S, Books
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from workers.settings import Environment
 
 logger = logging.getLogger(__name__)
+# Most of stopping that may pass in saying so.
+END_S = 2.0
 
 
 class Ledger:
@@ -200,7 +202,13 @@ class Ledger:
             await books.close()
             await publisher.close()
             if connection is not None:
+                await self._say_end(connection)
                 connection.terminate()
+
+    async def _say_end(self, connection: Connection) -> None:
+        if self._stopping and not self._outage.away:
+            with contextlib.suppress(DatabaseAwayError, StatementError):  # then it counts as lost
+                await end(connection, self._worker, timeout_s=END_S)
 
     async def _turn(self, books: Books, connection: Connection, watch: Watch) -> None:
         if watch.renewal_due:

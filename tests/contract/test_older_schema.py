@@ -16,6 +16,7 @@ from storage import (
     alerts,
     api_key_changes,
     api_keys,
+    figures,
     group_list,
     group_states,
     letter_stats,
@@ -56,6 +57,20 @@ def older(servers: Servers) -> Any:
             f"insert into redrive.groups (fingerprint, queue, reason) values ('{GROUP}', 'q', 'foreign')"
         )
         yield made
+
+
+def test_monitoring_asks_it_what_it_can_tell(older: Database) -> None:
+    async def work() -> set[str]:
+        connection = await asyncpg.connect(older.url, timeout=10)
+        try:
+            told = [await ask(connection, ["payments"]) for ask in figures.ASKED.values()]
+        finally:
+            await connection.close()
+        return {figure.name for each in told for figure in each}
+
+    names = background.run(work())
+    assert {"redrive_jobs", "redrive_queue_oldest_message_age_seconds", "redrive_outbox_messages"} <= names
+    assert not {"redrive_callbacks", "redrive_worker_heartbeat_age_seconds"} & names
 
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)

@@ -7,9 +7,12 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+import asyncpg
 import httpx
 import pytest
 
+from storage.figures import Figure, workers
+from tests.support import background
 from tests.support.databases import Database
 from tests.support.ports import free_port
 from tests.support.processes import Processes
@@ -124,3 +127,24 @@ def test_a_worker_without_its_database_says_so(work: Work, proxy: Callable[..., 
     database.refuse()
     eventually(lambda: scrape(url(port)).value("redrive_up", what="database") == 0, 40, "it is away")
     assert scrape(url(port)).value("redrive_up", what="broker") == 1
+
+
+def test_a_worker_that_stops_in_order_is_not_told_as_lost_and_a_killed_one_is(work: Work) -> None:
+    def heard_of() -> set[str]:
+        figures = background.run(ask(work.database.url))
+        return {labels["worker"] for labels, _ in figures[0].samples}
+
+    orderly, killed = work.start(concurrency=1), work.start(concurrency=1)
+    eventually(lambda: len(heard_of()) == 2, 20, "both are on record")
+    assert orderly.terminate() == 0
+    killed.kill()
+    (left,) = heard_of()
+    assert f" {left} ready." in killed.log
+
+
+async def ask(url: str) -> list[Figure]:
+    connection = await asyncpg.connect(url, timeout=10)
+    try:
+        return await workers(connection, ())
+    finally:
+        await connection.close()
