@@ -65,6 +65,8 @@ class CallbackSender:
                     sending.add(task)
                 await event_or_timeout(self._ended, POLL_S)
             if sending:
+                extra = {"action": "callbacks_stopping", "callbacks": len(sending)}
+                log.info("waiting for the callbacks on their way", extra=extra)
                 await asyncio.wait(sending, timeout=LAST_S)
         finally:
             for task in sending:

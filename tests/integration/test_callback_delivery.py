@@ -170,7 +170,7 @@ def test_one_on_its_way_when_the_consumer_is_told_to_stop_is_recorded_and_not_se
     caller.until("j", tries=1)
     process = caller.processes.started[0]
     process.send(signal.SIGTERM)
-    process.wait_for_log("stopping")
+    process.wait_for_log("waiting for the callbacks on their way")
     answer.set()
     assert process.wait() == 0
     assert caller.callback("j")["state"] == "delivered"
