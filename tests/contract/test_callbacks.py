@@ -10,7 +10,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from storage import callbacks, claims, job_actions, job_callbacks, jobs
+from storage import callbacks, claims, figures, job_actions, job_callbacks, jobs
 from storage.callbacks import Callback, Limits
 from storage.claims import Completion
 from storage.errors import MigrationError
@@ -61,6 +61,14 @@ async def due(
     pool: Pool, most: int = 100, per_place: int = 100, rooms: Mapping[str, int] = {}, lease_s: float = 60
 ) -> list[Callback]:
     return await callbacks.claim_due(pool, Limits(most, per_place, rooms, 100), lease_s=lease_s)
+
+
+async def counted(db: asyncpg.Connection) -> dict[str, float]:
+    numbers, oldest = await figures.callbacks(db, [])
+    found = {labels["state"]: number for labels, number in numbers.samples}
+    ((_, age_s),) = oldest.samples
+    assert (age_s > 0) is (found["pending"] > 0)
+    return found
 
 
 async def ended(db: asyncpg.Connection, count: int, place: str) -> None:
@@ -172,6 +180,7 @@ async def test_it_is_taken_once_until_its_lease_ends_with_the_end_as_it_was(
     await callbacks.failed(pool, first, error="slow", retry_in_s=0, dead="x")
     assert await due(pool) == []
     await callbacks.failed(pool, again, status=503, retry_in_s=0)
+    assert await counted(db) == {"pending": 1, "dead": 0}
     (third,) = await due(pool)
     await callbacks.delivered(pool, third, 204)
     shown = await job_callbacks.of_job(db, job)
@@ -239,6 +248,7 @@ async def test_on_the_schema_of_the_release_before_nothing_is_stored_and_jobs_ar
             assert await jobs.find(connection, "j") is None
             assert await job_callbacks.of_job(connection, "j") is None
             assert await due(pool) == []
+            assert await figures.callbacks(connection, []) == []
             assert await callbacks.prune(pool, days=1, batch=1) == 0
         finally:
             await pool.close()
