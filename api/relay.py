@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -22,7 +24,6 @@ from topology.address import AmqpAddress
 from topology.backoff import Backoff, Waiting
 from topology.broker_errors import BrokerError, ChannelClosed, NotPublishable
 from topology.broker_errors import Refused as RefusedByBroker
-from topology.connection import BrokerConnection
 from topology.messages import Message
 from topology.publisher import Publisher
 from topology.spec import Topology
@@ -34,6 +35,8 @@ PAUSE_S = 0.25
 # Between two batches, so that under load one takes many: a batch costs what publishing ten messages does.
 # What comes after a pause is published at once.
 GATHER_S = 0.02
+# Batches whose confirms are waited for, each with a connection of the pool.
+IN_FLIGHT = 2
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ class Undecided:
     """Nothing is known of this row's message, or it was not sent: the row stays as it is."""
 
     error: BrokerError
+
+
+# Different reasons of one batch that are logged; each row has its own.
+MOST_SAID = 5
+# None: the broker has confirmed.
+Answer = Refused | Undecided | None
 
 
 class Relay:
@@ -53,7 +62,7 @@ class Relay:
         self._batch = settings.relay_batch
         self._database_timeout_s = settings.database_timeout_s
         self._poll_s = settings.relay_poll_s
-        self._me = uuid4().hex
+        self.name = uuid4().hex
         self._wake = asyncio.Event()
         self._submitted = False
         self._stopping = False
@@ -95,7 +104,7 @@ class Relay:
         """
         await self._publisher.start()
         listening = outbox.listen_forever(
-            storage, "redrive-api-listen", self._wake.set, self._me, log.warning
+            storage, "redrive-api-listen", self._wake.set, self.name, log.warning
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -146,55 +155,80 @@ class Relay:
         self._waits.clear()
 
     async def _drain(self, pool: Pool) -> None:
-        """Publish until nothing is due. Raises DatabaseAwayError or BrokerError."""
-        more = True
-        while more and not self._stopping:
-            connection = self._link.connection
-            if connection is None or self.broker != "ok":
-                if self._submitted:  # another process may have a connection
-                    self._submitted = False
-                    async with borrow(pool, self._database_timeout_s) as db:
-                        await outbox.tell_relays(db, self._me)
-                return
-            self._submitted = False
-            await self._backpressure.refresh(connection)
-            paused = self._backpressure.paused
-            async with outbox.take(pool, self._batch, paused, timeout_s=self._database_timeout_s) as batch:
-                more = len(batch.rows) == self._batch
-                undecided = await self._publish(batch, connection)
-            if undecided is not None:
-                raise undecided.error
-            self._waits_no_more()
+        """Publish until nothing is due. Raises DatabaseAwayError or BrokerError.
 
-    async def _publish(self, batch: Batch, connection: BrokerConnection) -> Undecided | None:
+        While the confirms of one batch are waited for, the next is taken by another transaction, and sent
+        behind it: the order stays.
+        """
+        most = max(1, min(IN_FLIGHT, pool.get_max_size() // 2))  # the requests need connections, too
+        under_way: deque[asyncio.Task[None]] = deque()
+        more = True
+        try:
+            while under_way or (more and not self._stopping):
+                if more and len(under_way) < most and not self._stopping:
+                    sent: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+                    under_way.append(asyncio.create_task(self._round(pool, sent), name="relay-batch"))
+                    more = await sent
+                else:
+                    await under_way.popleft()
+        finally:
+            # What the broker has confirmed is recorded, whatever came of the batch before it.
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _round(self, pool: Pool, sent: asyncio.Future[bool]) -> None:
+        """One batch; `sent` is done once the next one may be taken, and tells whether more may be due."""
+        try:
+            await self._relay_some(pool, sent)
+        finally:
+            if not sent.done():
+                sent.set_result(False)
+
+    async def _relay_some(self, pool: Pool, sent: asyncio.Future[bool]) -> None:
+        connection = self._link.connection
+        if connection is None or self.broker != "ok":
+            if self._submitted:  # another process may have a connection
+                self._submitted = False
+                async with borrow(pool, self._database_timeout_s) as db:
+                    await outbox.tell_relays(db, self.name)
+            return
+        self._submitted = False
+        await self._backpressure.refresh(connection)
+        paused = self._backpressure.paused
+        async with outbox.take(pool, self._batch, paused, timeout_s=self._database_timeout_s) as batch:
+            rows = await self._backpressure.admit(connection, batch.rows)
+            undecided = await self._publish(batch, rows, sent)
+        if undecided is not None:
+            raise undecided.error
+        self._waits_no_more()
+
+    async def _publish(
+        self, batch: Batch, rows: Sequence[OutboxRow], sent: asyncio.Future[bool]
+    ) -> Undecided | None:
         """Publish and settle a batch; the first row of which nothing is known, if any."""
-        rows = await self._backpressure.admit(connection, batch.rows)
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        answers = await asyncio.gather(*(self._send(row) for row in rows))
-        for place, answer in enumerate(answers):
-            # The broker closes a channel over one message, and all in flight share its fate; alone, each
-            # gets its own.
-            if isinstance(answer, Undecided) and isinstance(answer.error, ChannelClosed):
-                answers[place] = await self._send_alone(rows[place])
-        confirmed = [row.id for row, answer in zip(rows, answers, strict=True) if answer is None]
-        refused = [answer for answer in answers if isinstance(answer, Refused)]
-        if rows:
-            self.counts.batch(
-                clock() - began,
-                confirmed=len(confirmed),
-                refused=len(refused),
-                undecided=len(rows) - len(confirmed) - len(refused),
-            )
-        for answer in refused:
-            log.warning(
-                "not published: %s", answer.error, extra={"action": "publish_refused", "outbox_id": answer.id}
-            )
+        # Those that were refused before come last: what closes the channel again takes no new ones along.
+        new, again = [row for row in rows if not row.tries], [row for row in rows if row.tries]
+        sending = asyncio.gather(*map(self._send, new))
+        sent.set_result(len(batch.rows) == self._batch)
+        answers = await self._judged(new, await sending)
+        answers |= await self._judged(again, await asyncio.gather(*map(self._send, again)))
+        confirmed = [id_ for id_, answer in answers.items() if answer is None]
+        refused = [answer for answer in answers.values() if isinstance(answer, Refused)]
+        for error, count in Counter(answer.error for answer in refused).most_common(MOST_SAID):
+            log.warning("not published: %s", error, extra={"action": "publish_refused", "messages": count})
         await batch.settle(confirmed, refused)
         self._room.sent(len(confirmed))
-        return next((answer for answer in answers if isinstance(answer, Undecided)), None)
+        return next((answer for answer in answers.values() if isinstance(answer, Undecided)), None)
 
-    async def _send(self, row: OutboxRow) -> Refused | Undecided | None:
+    async def _judged(self, rows: Sequence[OutboxRow], answers: Sequence[Answer]) -> dict[int, Answer]:
+        """By row. The broker closes a channel over one message, and all in flight share its fate: alone, each
+        gets its own."""
+        found = {}
+        for row, answer in zip(rows, answers, strict=True):
+            closed = isinstance(answer, Undecided) and isinstance(answer.error, ChannelClosed)
+            found[row.id] = await self._send_alone(row) if closed else answer
+        return found
+
+    async def _send(self, row: OutboxRow) -> Answer:
         """None once the broker has confirmed."""
         try:
             await self._publisher.publish("", row.queue, Message(row.properties, row.body), row.token)
@@ -204,7 +238,7 @@ class Relay:
             return Undecided(error)
         return None
 
-    async def _send_alone(self, row: OutboxRow) -> Refused | Undecided | None:
+    async def _send_alone(self, row: OutboxRow) -> Answer:
         answer = await self._send(row)
         if isinstance(answer, Undecided) and isinstance(answer.error, ChannelClosed):
             return _refused(row, answer.error)

@@ -22,6 +22,7 @@ from api.rate_limit import RateLimit
 from api.relay import Relay
 from api.settings import ApiSettings
 from outbound.reach import Reach
+from storage import outbox
 from storage.errors import DRIVER_ERRORS, DatabaseAwayError, StorageError
 from storage.pool import AnyConnection, Pool, borrow, open_pool, wait_for_database
 from storage.settings import StorageSettings
@@ -33,6 +34,8 @@ log = logging.getLogger("redrive.api")
 NAME = "redrive-api"
 AGAIN_S = 1.0
 RELAY_AGAIN_S = 5.0
+# For telling others, when this process stops.
+HAND_OVER_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ class Runtime:
                 await asyncio.wait({self._task}, timeout=self.config.api.publish_timeout_s)
             self._task.cancel()
             await asyncio.wait({self._task})
+        await self._hand_over()
         await self.figures.close()
         await self.broker.close()
         if self._pool is not None:
@@ -115,6 +119,13 @@ class Runtime:
                     await self._pool.close()
             except TimeoutError:
                 self._pool.terminate()
+
+    async def _hand_over(self) -> None:
+        """Other processes look for what this one leaves at once, instead of at their next look."""
+        if self._pool is not None:
+            with suppress(StorageError, *DRIVER_ERRORS):
+                async with borrow(self._pool, HAND_OVER_S) as db:
+                    await outbox.tell_relays(db, self.relay.name)
 
     async def _run(self) -> None:
         # Beside the database's: trouble of the broker is told while the database is waited for.

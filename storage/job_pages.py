@@ -23,13 +23,17 @@ _CURSOR = re.compile(r"(-?[0-9]{1,18})\.(.{1,255})", re.DOTALL)
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Which jobs: all that is given must hold. `since` <= time of acceptance < `until`, with a zone."""
+    """Which jobs: all that is given must hold. `since` <= time of acceptance < `until`, with a zone.
+
+    `refused`: the broker refused their message, which is tried again.
+    """
 
     type: str | None = None
     queue: str | None = None
     state: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,8 @@ def listing(wanted: JobFilter, limit: int, after: JobCursor | None) -> tuple[str
         if wanted.state not in STATES:
             raise ValueError(f"no state {wanted.state!r}; there are {', '.join(STATES)}")
         conditions.append(f"state = '{wanted.state}'")
+    if wanted.refused:
+        conditions.append("id IN (SELECT job_id FROM redrive.outbox WHERE last_error IS NOT NULL)")
     if wanted.since is not None:
         conditions.append(f"created_at >= {values.add(wanted.since)}")
     if wanted.until is not None:

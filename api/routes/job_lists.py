@@ -39,6 +39,7 @@ async def page(
     state: State | None = None,
     since: Time | None = None,
     until: Time | None = None,
+    refused: Annotated[bool, Query(description="only those whose message the broker refused")] = False,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     cursor: Annotated[CursorText | None, Query(description="next_cursor of the page before")] = None,
 ) -> Response:
@@ -54,6 +55,7 @@ async def page(
         state,
         read_time(since, now) if since else None,
         read_time(until, now) if until else None,
+        refused,
     )
     after = None if cursor is None else JobCursor.parse(cursor)
     async with runtime.database() as db:

@@ -37,6 +37,8 @@ class TcpProxy:
         self._links: set[_Link] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._answering = asyncio.Event()
+        self._answering.set()
         self.accepted = 0
         self.heartbeats = 0
         self._held: list[bytes] = []
@@ -59,6 +61,10 @@ class TcpProxy:
     def hold(self) -> None:
         """The network is stuck: connections are kept and accepted, no byte passes until `resume`."""
         background.run(self._hold())
+
+    def hold_answers(self) -> None:
+        """What clients send still passes, nothing of what the server sends; until `resume`."""
+        background.run(self._hold_answers())
 
     def hold_from(self, part: bytes) -> None:
         """As `hold`, from the moment that these bytes come by; they are the first to be held."""
@@ -83,8 +89,12 @@ class TcpProxy:
     ) -> None:
         self.close()
 
+    async def _hold_answers(self) -> None:
+        self._answering.clear()
+
     async def _listen(self) -> None:
         self._flowing.set()
+        self._answering.set()
         if self._server is None:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
 
@@ -135,6 +145,8 @@ class TcpProxy:
             if not self._flowing.is_set():
                 self._held.append(chunk)
                 await self._flowing.wait()
+            if not from_client:
+                await self._answering.wait()
             sink.write(chunk)
             await sink.drain()
         if sink.can_write_eof():
