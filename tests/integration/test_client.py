@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
 import pytest
 from pydantic import BaseModel
 
@@ -319,6 +320,16 @@ def test_what_lasts_is_raised_within_the_time() -> None:
     deaf = f"http://127.0.0.1:{free_port()}"
     with Client(deaf, "key", timeout_s=0.5) as client, pytest.raises(Unreachable, match="times"):
         client.get("j")
+
+
+def test_a_key_s_rate_limit_is_kept_to(running: Stack) -> None:
+    made = running.command("api.keys_cli:main", "create", "slow", "--rate", "4", "--burst", "1")
+    url, key = address(running)[0], made.stdout.strip()
+    asked = [httpx.get(f"{url}/job-types", headers={"Authorization": f"Bearer {key}"}) for _ in range(6)]
+    assert {answer.status_code for answer in asked} == {200, 429}
+    with Client(url, key) as client:
+        jobs = [client.submit(TYPE, charge(f"r{number}"), delay_s=3_600) for number in range(4)]
+    assert [job.replayed for job in jobs] == [False] * 4
 
 
 def test_threads_may_share_a_client(running: Stack, client: Client) -> None:

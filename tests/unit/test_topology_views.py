@@ -63,6 +63,8 @@ def test_json_of_one_queue_has_what_hangs_on_it_and_no_more() -> None:
     shared = described("fields", "ranked")["entities"]
     work = [each["name"] for each in shared["queues"] if not each["name"].startswith(("common", "redrive"))]
     assert sorted(work) == ["ranked", "ranked.dlq"]
+    known = {each["name"] for kind in ("exchanges", "queues") for each in shared[kind]}
+    assert {binding["destination"] for binding in shared["bindings"]} <= known
     with pytest.raises(UnknownQueueError):
         described("samples", "email")
 
