@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pika.channel
 import pika.exceptions
 import pika.spec
 
 from topology.broker_errors import BrokerAway, ChannelClosed
+from topology.frames import publish_frames
 from topology.wire import RawProperties
 
 REPLY_TIMEOUT_S = 30.0
@@ -181,11 +182,18 @@ class BrokerChannel:
 
     def publish(self, exchange: bytes, routing_key: bytes, properties: bytes, body: bytes) -> None:
         """Write one mandatory message. Raises ChannelClosed or BrokerAway, and nothing was written then."""
-        self._send(
-            lambda: self._channel.basic_publish(
-                exchange, routing_key, body, cast(Any, RawProperties(properties)), mandatory=True
-            )
+        connection = self._channel.connection
+        frames = publish_frames(
+            self._channel.channel_number,
+            exchange,
+            routing_key,
+            properties,
+            body,
+            connection._body_max_length,
         )
+        if not self._channel.is_open:
+            raise self._gone(pika.exceptions.ChannelWrongStateError("the channel is closed"))
+        connection._output_marshaled_frames(frames)
 
     async def rpc(self, method: str, *arguments: Any, **named: Any) -> Any:
         """The reply to any other method of pika's channel, such as `queue_bind`. Raises ChannelClosed if the

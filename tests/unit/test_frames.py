@@ -1,14 +1,18 @@
-"""What a socket delivers is cut into frames as pika cuts it, wherever the pieces begin."""
+"""Frames are cut and made as pika does it: from what a socket delivers in pieces, and of a publish."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pika.frame
 import pika.spec
+from hypothesis import given
+from hypothesis import strategies as st
 
 from topology.connection import _Connection
+from topology.frames import publish_frames
 from topology.wire import RawProperties, install
 
 SEEDS = range(20)
@@ -48,6 +52,30 @@ def by_pika(data: bytes) -> list[str]:
         found.append(repr(frame))
         data = data[size:]
     return found
+
+
+@given(
+    channel=st.integers(1, 65_535),
+    names=st.tuples(*[st.binary(max_size=255)] * 2),
+    properties=st.binary(min_size=2, max_size=300),
+    body=st.binary(max_size=400),
+    body_max=st.integers(1, 130),
+)
+def test_a_publish_is_what_pika_makes_of_it(
+    channel: int, names: tuple[bytes, bytes], properties: bytes, body: bytes, body_max: int
+) -> None:
+    class Kept(Fed):
+        def __init__(self) -> None:
+            self._body_max_length = body_max
+            self.made: list[bytes] = []
+
+        def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
+            self.made += marshaled_frames
+
+    theirs = Kept()
+    method = pika.spec.Basic.Publish(exchange=names[0], routing_key=names[1], mandatory=True)
+    theirs._send_message(channel, method, (RawProperties(properties), body))
+    assert publish_frames(channel, *names, properties, body, body_max) == theirs.made
 
 
 def test_pieces_of_any_size_make_the_same_frames() -> None:
