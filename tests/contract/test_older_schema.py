@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,22 +11,29 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from api.group_commit import GroupCommit
 from storage import (
     alert_list,
     alert_snoozes,
     alerts,
     api_key_changes,
     api_keys,
+    batches,
     figures,
     group_list,
     group_states,
+    jobs,
     letter_stats,
     regrouping,
 )
 from storage.api_key_changes import NewSecret, Terms
+from storage.audit import Actor, Submitting
 from storage.errors import MigrationError
-from storage.pool import AnyConnection
+from storage.job_options import JobOptions
+from storage.jobs import Accepted, IdempotencyKey, NewJob
+from storage.pool import AnyConnection, borrow, open_pool
 from storage.schema import WORKS_FROM
+from storage.settings import StorageSettings
 from tests.support import background
 from tests.support.databases import Database, fresh_database, migrate_to
 from tests.support.servers import Servers
@@ -46,7 +54,14 @@ ASKED: dict[str, Ask] = {
     "rotate": lambda db: api_key_changes.rotate(db, "ada", NewSecret("i", b"h"), timedelta(), "ada"),
     "create": lambda db: api_key_changes.create(db, "eve", NewSecret("i", b"e"), Terms((), rate=1.0), "ada"),
     "limit": lambda db: api_key_changes.limit(db, "ada", 1.0, 1),
+    "delayed job": lambda db: jobs.submit(db, *new_job("late", JobOptions(delay_s=1.0))),
+    "batch of delayed jobs": lambda db: batches.submit(db, "ada", [new_job("late", JobOptions(priority=5))]),
 }
+
+
+def new_job(id_: str, options: JobOptions | None = None) -> tuple[NewJob, IdempotencyKey]:
+    new = NewJob(id_, "t", "payments", b"{}", "ada", b"properties", b"body", f"token-{id_}", options)
+    return new, IdempotencyKey("ada", id_, b"digest")
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +86,24 @@ def test_monitoring_asks_it_what_it_can_tell(older: Database) -> None:
     names = background.run(work())
     assert {"redrive_jobs", "redrive_queue_oldest_message_age_seconds", "redrive_outbox_messages"} <= names
     assert not {"redrive_callbacks", "redrive_worker_heartbeat_age_seconds"} & names
+
+
+def test_jobs_without_options_that_come_together_are_accepted_there_too(older: Database) -> None:
+    told = Submitting(Actor("ada", None), "POST /jobs")
+
+    async def work() -> list[Accepted]:
+        settings = StorageSettings.model_validate({"database_url": older.url})
+        pool = await open_pool(settings, "test", stateless=True)
+        try:
+            group = GroupCommit(lambda: borrow(pool, 5))
+            wanted = [new_job(f"job-{number}") for number in range(5)]
+            return await asyncio.gather(*(group.submit(*each, told) for each in wanted))
+        finally:
+            await pool.close()
+
+    assert [each.job.id for each in background.run(work())] == [f"job-{number}" for number in range(5)]
+    # What was refused left nothing.
+    assert older.value("select count(*) from redrive.jobs") == 5
 
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
