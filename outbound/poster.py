@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import httpx
 
 from outbound.destination import Destination
-from outbound.reach import Reach, Resolve, UnresolvedError, by_the_system
+from outbound.reach import Reach, Resolve, SystemResolver, UnresolvedError
 
 # Of an answer's body nothing is kept; so much is taken that its sender seldom sees a reset.
 MAX_ANSWER = 65_536
@@ -40,13 +40,15 @@ class Poster:
     certifi's.
     """
 
-    def __init__(self, reach: Reach, timeout_s: float, resolve: Resolve = by_the_system) -> None:
+    def __init__(self, reach: Reach, timeout_s: float, resolve: Resolve | None = None) -> None:
         """Args:
         timeout_s: for each step (connect, write, read); `longest_s` for all.
+        resolve: other than the system's resolver.
         """
         self.longest_s = 2 * timeout_s
         self._reach = reach
-        self._resolve = resolve
+        self._system = SystemResolver()
+        self._resolve = resolve or self._system
         self._timeout = httpx.Timeout(timeout_s)
         self._transport = httpx.AsyncHTTPTransport(
             verify=httpx.create_ssl_context(),
@@ -76,6 +78,7 @@ class Poster:
             raise NoAnswerError(f"{type(error).__name__}: {error}".rstrip(": ")) from None
 
     async def close(self) -> None:
+        self._system.close()
         await self._transport.aclose()
 
     async def _send(self, to: Destination, address: str, body: bytes, headers: Mapping[str, str]) -> Answer:

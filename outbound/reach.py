@@ -17,8 +17,7 @@ from outbound.addresses import IPAddress, IPNetwork, embedded, not_public, read_
 from outbound.destination import BadUrlError, Destination
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-# Look-ups that hang hold only each other up.
-_LOOKUPS = ThreadPoolExecutor(4, thread_name_prefix="outbound-lookup")
+LOOKUPS_AT_ONCE = 8
 
 
 class RefusedError(Exception):
@@ -105,18 +104,28 @@ class Reach:
             raise RefusedError("http is for allowed hosts only: use https")
 
 
-async def by_the_system(host: str, port: int) -> Sequence[str]:
-    """Every address that the system's resolver has for a name.
+class SystemResolver:
+    """Asks the system's resolver, in threads of its own: names that nobody answers for hold up few."""
 
-    Raises:
-        UnresolvedError
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.run_in_executor(_LOOKUPS, _look_up, host, port)
-    except (OSError, UnicodeError) as error:
-        raise UnresolvedError(f"the host's name has no address: {error}") from None
-    return [str(where[0]) for *_, where in found]
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(LOOKUPS_AT_ONCE, thread_name_prefix="outbound-lookup")
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        """Every address that it has for a name.
+
+        Raises:
+            UnresolvedError
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(self._threads, _look_up, host, port)
+        except (OSError, UnicodeError) as error:
+            raise UnresolvedError(f"the host's name has no address: {error}") from None
+        return [str(where[0]) for *_, where in found]
+
+    def close(self) -> None:
+        """Without waiting for look-ups that hang."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _is_a_name(text: str) -> bool:

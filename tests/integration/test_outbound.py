@@ -14,7 +14,7 @@ import pytest
 from dev.loopback_http import Request, Response, port_of, serve
 from outbound.destination import Destination
 from outbound.poster import Answer, NoAnswerError, Poster
-from outbound.reach import Reach, RefusedError, by_the_system
+from outbound.reach import Reach, RefusedError, SystemResolver, UnresolvedError
 from tests.support.certificates import certificate
 
 pytestmark = pytest.mark.anyio
@@ -86,7 +86,11 @@ async def test_an_allowed_name_may_lead_anywhere_and_localhost_by_the_system_is_
             await post(Poster(Reach(), 5), f"https://localhost:{port}/")
         answer = await post(Poster(Reach.allowing(["localhost"]), 5), f"http://localhost:{port}/")
         assert (answer.status, len(taken)) == (200, 1)
-        assert "127.0.0.1" in await by_the_system("localhost", port)
+        system = SystemResolver()
+        assert "127.0.0.1" in await system("localhost", port)
+        with pytest.raises(UnresolvedError):
+            await system("nowhere.invalid", port)
+        system.close()
 
 
 async def test_of_several_addresses_another_is_tried_where_nobody_listens() -> None:
