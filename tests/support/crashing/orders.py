@@ -1,4 +1,4 @@
-"""Consumers that a nursery forks."""
+"""Processes that a nursery forks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.waiting import eventually
 
 
 class Nursery:
-    """Starts `dlq consume` in a directory of its own. `close` ends it and what it started."""
+    """Starts `dlq consume`, or the API, in a directory of its own. `close` ends it and what it started."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
-        self.log_file = directory / "consumers.log"
+    def __init__(self, directory: Path, settings: Mapping[str, str], program: str = "dlq") -> None:
+        self.log_file = directory / "processes.log"
         self._environment = clean_environment(settings)
         self._alive: set[int] = set()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.crashing.nursery"],
+            [sys.executable, "-m", "tests.support.crashing.nursery", program],
             cwd=directory,
             env=self._environment,
             stdin=subprocess.PIPE,
@@ -67,7 +67,7 @@ class Nursery:
                 found.append(code)
             return bool(found)
 
-        eventually(ended, 30, "the consumer ends")
+        eventually(ended, 30, "the process ends")
         return found[0]
 
     def close(self) -> None:

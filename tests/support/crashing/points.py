@@ -8,15 +8,42 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
-OURS = ("dlq_consumer", "storage", "outbound")
-# What is about drain, replay and callbacks comes through one of these.
-ROOTS = frozenset(
-    {"drain.py", "held.py", "batches.py", "intake.py", "probes.py", "replaying.py", "sending.py", "sender.py"}
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What counts: code of `ours`, on a way that comes through a file of `roots`."""
+
+    ours: tuple[str, ...]
+    roots: frozenset[str]
+
+
+# All about drain, replay and callbacks.
+CONSUMER = Watched(
+    ("dlq_consumer", "storage", "outbound"),
+    frozenset(
+        {
+            "drain.py",
+            "held.py",
+            "batches.py",
+            "intake.py",
+            "probes.py",
+            "replaying.py",
+            "sending.py",
+            "sender.py",
+        }
+    ),
+)
+# From a submission to its confirmed publish.
+API = Watched(
+    ("api", "storage", "topology"),
+    frozenset({"jobs.py", "batches.py", "group_commit.py", "submissions.py", "relay.py", "outbox.py"}),
 )
 # Where somebody else waits; it is the caller that counts.
 PASSED_THROUGH = frozenset({"waiting.py", "pool.py"})
@@ -25,7 +52,7 @@ PASSAGES = 2
 Notice = Callable[[str], None]
 
 
-def watch(notice: Notice) -> None:
+def watch(notice: Notice, watched: Watched = CONSUMER) -> None:
     """From now on each loop of this process calls `notice` with each point that a task passes: `before` it
     waits there, and `after`, when the answer has come and nothing was done with it."""
     passed: Counter[str] = Counter()
@@ -37,7 +64,7 @@ def watch(notice: Notice) -> None:
                 notice(f"{phase} {place} #{passed[phase + place]}")
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
-        return asyncio.Task(Stepped(coroutine, pass_by), loop=loop, **options)
+        return asyncio.Task(Stepped(coroutine, pass_by, watched), loop=loop, **options)
 
     class Policy(asyncio.DefaultEventLoopPolicy):
         def new_event_loop(self) -> asyncio.AbstractEventLoop:
@@ -71,8 +98,9 @@ def die_at(wanted: str) -> Notice:
 class Stepped(Coroutine[Any, Any, Any]):
     """A coroutine that tells of each of its waits."""
 
-    def __init__(self, inner: Any, pass_by: Callable[[str, str | None], None]) -> None:
+    def __init__(self, inner: Any, pass_by: Callable[[str, str | None], None], watched: Watched) -> None:
         self._inner = inner
+        self._watched = watched
         self._pass_by = pass_by
         self._place: str | None = None
 
@@ -91,7 +119,8 @@ class Stepped(Coroutine[Any, Any, Any]):
     def _step(self, step: Callable[[], Any]) -> Any:
         self._pass_by("after", self._place)
         waited_for = step()
-        self._place = _place([frame for frame in _frames(self._inner) if _is_ours(frame)])
+        ours = [frame for frame in _frames(self._inner) if _is_ours(frame, self._watched)]
+        self._place = _place(ours, self._watched)
         self._pass_by("before", self._place)
         return waited_for
 
@@ -112,14 +141,14 @@ def _frames(waiting: Any) -> Iterator[FrameType]:
         waiting = inner
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_ours(frame: FrameType, watched: Watched) -> bool:
     path = Path(frame.f_code.co_filename)
-    return path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in OURS
+    return path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in watched.ours
 
 
-def _place(frames: list[FrameType]) -> str | None:
-    """`file:function:line` of the innermost; None for what has nothing to do with these."""
-    if not any(Path(frame.f_code.co_filename).name in ROOTS for frame in frames):
+def _place(frames: list[FrameType], watched: Watched) -> str | None:
+    """`file:function:line` of the innermost; None for what does not count."""
+    if not any(Path(frame.f_code.co_filename).name in watched.roots for frame in frames):
         return None
     for frame in reversed(frames):
         path = Path(frame.f_code.co_filename)
