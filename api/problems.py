@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -14,8 +15,9 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from api.json_text import MAX_NAME, MAX_PATH, JsonResponse, shortened
-from storage.errors import DatabaseAwayError, MigrationError
+from storage.errors import REFUSALS, DatabaseAwayError, MigrationError
 
+log = logging.getLogger("redrive.api")
 RETRY_AFTER_S = 2
 # Faults that one answer lists, and characters of what is said of one.
 MAX_ERRORS = 20
@@ -109,6 +111,13 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(DatabaseAwayError)
     async def _database_away(request: Request, error: DatabaseAwayError) -> Response:
         return away("the database cannot be reached; try again").response()
+
+    async def _refused(request: Request, error: Exception) -> Response:
+        log.error("the database refuses: %s", error, extra={"action": "database_refuses"})
+        return away("the database refuses this server; try again later").response()
+
+    for kind in REFUSALS:
+        app.add_exception_handler(kind, _refused)
 
     @app.exception_handler(MigrationError)
     async def _older_schema(request: Request, error: MigrationError) -> Response:

@@ -44,6 +44,8 @@ _OF_THE_STATEMENT = ("57014", "53400")
 
 
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+# Of a new connection: its log-in or its database's name. Until somebody mends that, Postgres is away.
+REFUSALS = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 
 def is_transient(error: BaseException) -> bool:
