@@ -18,6 +18,8 @@ from api.client.values import Job
 
 # The server says something every 15 s.
 SILENCE_S = 45.0
+# A stream without news that ends sooner counts as a failure: some server ends each at once.
+WELL_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,17 @@ def follow(job: Job | str, patience: Patience) -> Following:
         if isinstance(got, Answer) and got.status == 204:
             return
         if isinstance(got, Answer) and got.status == 200:
-            event = Event()
+            if not got.headers.get("content-type", "").startswith("text/event-stream"):
+                raise UnexpectedAnswer(f"GET {path}: no events came: is this the API's address?")
+            event, opened = Event(), patience.clock()
             while isinstance(line := (yield NextLine()), str):
-                heard, failures = patience.clock(), 0
+                if patience.clock() - opened >= WELL_S:
+                    heard, failures = patience.clock(), 0
                 if line:
                     event.take(line)
                     continue
                 if event.job is not None and event.id != last:
-                    last = event.id
+                    last, heard, failures = event.id, patience.clock(), 0
                     yield Tell(event.job)
                     if event.job.ended:
                         return

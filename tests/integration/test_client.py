@@ -40,13 +40,10 @@ from api.client import (
 )
 from dev.loopback_http import Request, Response, port_of, serve
 from tests.support import background
-from tests.support.databases import Database
+from tests.support.all_running import all_running
 from tests.support.ports import free_port
-from tests.support.processes import Processes
 from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
-from tests.support.stubs import start_third_party
-from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -60,16 +57,7 @@ def charge(order: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Stack]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Stack:
-        party = start_third_party(processes)
-        stack = Stack(vhost, database, processes, {"REDRIVE_THIRD_PARTY_URL": party.url}, third_party=party)
-        stack.apply_topology()
-        stack.start_api()
-        stack.start_worker()
-        stack.start_consumer()
-        return stack
-
-    with places.shared(make) as shared:
+    with all_running(places) as shared:
         yield shared
 
 

@@ -101,7 +101,7 @@ def event(state: str, mark: str) -> list[str]:
 
 
 CUT = NoAnswer(EOFError("cut"), arrived=True)
-OPENED, OVER = Answer(200, {}), Answer(204, {})
+OPENED, OVER = Answer(200, {"content-type": "text/event-stream; charset=utf-8"}), Answer(204, {})
 
 
 def followed(script: list[Heard]) -> tuple[list[str], list[str]]:
@@ -153,6 +153,12 @@ def test_events_of_a_job_whose_end_was_told_are_over() -> None:
 def test_events_end_with_the_reason_when_nothing_comes() -> None:
     with pytest.raises(errors.Unreachable):
         followed([OPENED, *event("RUNNING", "1"), *[CUT] * 100])
+    empty: list[Heard] = [OPENED, "retry: 2000", "", None]
+    # A server that ends every stream at once is not asked for ever, nor all the time.
+    with pytest.raises(errors.Unreachable, match="the stream ended"):
+        followed([OPENED, *event("RUNNING", "1"), None, *empty * 100])
+    with pytest.raises(errors.UnexpectedAnswer):
+        followed([Answer(200, {"content-type": "text/html"}), *["<p>"] * 9])
     with pytest.raises(errors.NotFound):
         followed([Answer(404, {}, b"{}")])
     with pytest.raises(errors.UnexpectedAnswer):
