@@ -23,22 +23,39 @@ def graveyard(vhost: Vhost, database: Database, processes: Processes) -> Graveya
     return Graveyard(vhost, database, processes)
 
 
-def test_letters_replays_and_alerts_are_counted_and_a_second_consumer_stands_by(
-    graveyard: Graveyard,
+def test_letters_replays_and_alerts_are_counted_also_by_one_that_stands_by_or_has_no_database(
+    graveyard: Graveyard, proxy: Callable[..., TcpProxy]
 ) -> None:
+    database, port, other = proxy(graveyard.database.url), free_port(), free_port()
     with receiver() as taking:
-        letters_replays_and_alerts(graveyard, f"http://127.0.0.1:{taking.port}/")
+        consumer = graveyard.start(
+            REDRIVE_DATABASE_URL=database.url,
+            REDRIVE_DLQ_METRICS_PORT=str(port),
+            REDRIVE_ALERT_WEBHOOK_URL=f"http://127.0.0.1:{taking.port}/",
+            REDRIVE_ALERT_WEBHOOK_SECRET="s",
+            REDRIVE_ALERT_ALLOW="127.0.0.1",
+        )
+        url = f"http://127.0.0.1:{port}/metrics"
+        letters_replays_and_alerts(graveyard, url)
+    graveyard.start(ready=False, REDRIVE_DLQ_METRICS_PORT=str(other)).wait_for_log("standing by")
+    assert scrape(f"http://127.0.0.1:{other}/metrics").value("redrive_draining", dlq="orders.dlq") == 0
+    database.refuse()
+
+    def away() -> bool:
+        page = scrape(url)
+        assert page.value("redrive_drained_letters_total", dlq="orders.dlq", result="stored") == 2
+        assert page.value("redrive_draining", dlq="orders.dlq") == 0
+        return page.value("redrive_up", what="database") == 0
+
+    eventually(away, 40, "it says that the database is away")
+    database.resume()
+    eventually(lambda: scrape(url).value("redrive_up", what="database") == 1, 40, "and that it is back")
+    assert consumer.terminate() == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)
 
 
-def letters_replays_and_alerts(graveyard: Graveyard, webhook: str) -> None:
-    port, other = free_port(), free_port()
-    graveyard.start(
-        REDRIVE_DLQ_METRICS_PORT=str(port),
-        REDRIVE_ALERT_WEBHOOK_URL=webhook,
-        REDRIVE_ALERT_WEBHOOK_SECRET="s",
-        REDRIVE_ALERT_ALLOW="127.0.0.1",
-    )
-    url = f"http://127.0.0.1:{port}/metrics"
+def letters_replays_and_alerts(graveyard: Graveyard, url: str) -> None:
     graveyard.failed_job("a", "x.py")
     graveyard.bury("orders", order("a"))
     graveyard.bury("orders", plain())
@@ -62,29 +79,3 @@ def letters_replays_and_alerts(graveyard: Graveyard, webhook: str) -> None:
         return page.found("redrive_up") == [1, 1]
 
     eventually(counted, 40, "everything is told")
-    graveyard.start(ready=False, REDRIVE_DLQ_METRICS_PORT=str(other)).wait_for_log("standing by")
-    assert scrape(f"http://127.0.0.1:{other}/metrics").value("redrive_draining", dlq="orders.dlq") == 0
-
-
-def test_without_its_database_the_consumer_tells_what_it_knows(
-    graveyard: Graveyard, proxy: Callable[..., TcpProxy]
-) -> None:
-    database, port = proxy(graveyard.database.url), free_port()
-    consumer = graveyard.start(REDRIVE_DATABASE_URL=database.url, REDRIVE_DLQ_METRICS_PORT=str(port))
-    url = f"http://127.0.0.1:{port}/metrics"
-    graveyard.bury("orders", plain())
-    graveyard.until_stored(1)
-    database.refuse()
-
-    def away() -> bool:
-        page = scrape(url)
-        assert page.value("redrive_drained_letters_total", dlq="orders.dlq", result="stored") == 1
-        assert page.value("redrive_draining", dlq="orders.dlq") == 0
-        return page.value("redrive_up", what="database") == 0
-
-    eventually(away, 40, "it says that the database is away")
-    database.resume()
-    eventually(lambda: scrape(url).value("redrive_up", what="database") == 1, 40, "and that it is back")
-    assert consumer.terminate() == 0
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(url)
