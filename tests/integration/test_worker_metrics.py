@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -98,19 +96,6 @@ def test_a_port_that_is_taken_is_passed_over_or_done_without(work: Work) -> None
         work.until(job, "SUCCEEDED")
         second = work.start(concurrency=1, REDRIVE_WORKER_METRICS_PORT=f"{port}-{port + 20}")
         second.wait_for_log("serving /metrics")
-
-
-def test_a_killed_workers_pool_processes_do_not_hold_its_port(work: Work) -> None:
-    port = free_port()
-    worker = work.start(REDRIVE_WORKER_METRICS_PORT=str(port))
-    killed = work.submit("t.kill")  # its process is replaced by one that is forked while the port is open
-    work.until(killed, "DEAD", 40)
-    os.kill(worker.pid, signal.SIGKILL)
-    worker.wait()
-    eventually(lambda: not serves(port), 20, "nobody answers")
-    again = work.start(REDRIVE_WORKER_METRICS_PORT=str(port))
-    again.wait_for_log("serving /metrics")
-    assert serves(port)
 
 
 def test_a_worker_without_its_database_says_so(work: Work, proxy: Callable[..., TcpProxy]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import warnings
 
 import httpx
 import pytest
@@ -57,3 +60,22 @@ def test_a_page_that_cannot_be_made_is_a_500_and_the_next_one_is_served() -> Non
         assert httpx.get(url).status_code == 200
     finally:
         server.close()
+
+
+def test_a_forked_process_does_not_hold_the_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    server = serve("127.0.0.1", (port,), lambda: "")
+    assert server is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork: as Celery's pool does it
+        child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        server.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
