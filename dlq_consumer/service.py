@@ -166,6 +166,8 @@ class Service:
         if settings.callbacks.secret:
             sender = CallbackSender(pool, settings.callbacks, self._stopping)
             ending.append(_as_long_as_possible("callbacks", locks, sender.run))
+        else:
+            log.info("callbacks are not sent: no REDRIVE_CALLBACK_SECRET", extra={"action": "callbacks_off"})
         alert_watch = AlertWatch(
             pool, policy, settings.management_url, settings.queues,
             no_consumer_s=settings.alerts.no_consumer_s, oldest_s=settings.alerts.oldest_s, on_alert=wake,

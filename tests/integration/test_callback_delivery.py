@@ -177,6 +177,17 @@ def test_one_on_its_way_when_the_consumer_is_told_to_stop_is_recorded_and_not_se
     assert len(hook.taken) == 1
 
 
+def test_without_a_secret_callbacks_stay_and_the_log_says_so(
+    vhost: Vhost, database: Database, processes: Processes
+) -> None:
+    caller = Caller(vhost, database, processes)
+    caller.end("j", "https://hooks.example/")
+    process = caller.start()
+    process.wait_for_log("callbacks are not sent: no REDRIVE_CALLBACK_SECRET")
+    assert process.terminate() == 0
+    assert (caller.callback("j")["state"], caller.callback("j")["tries"]) == ("pending", 0)
+
+
 def test_one_that_cannot_be_written_ends_neither_others_nor_the_drain(caller: Caller, hook: Receiver) -> None:
     caller.end("broken", hook.url, state="SUCCEEDED", result=b"\xff{s3cret")
     caller.end("good", hook.url, state="SUCCEEDED", result=b"7")
