@@ -192,6 +192,7 @@ def test_a_queue_above_its_watermark_is_paused_while_others_go_on(stack: Stack) 
     eventually(lambda: readiness(stack)[1]["paused_queues"] == ["small"], 10, "readiness names the queue")
     shown = {queue["name"]: queue for queue in stack.http.get("/queues").json()["queues"]}
     assert (shown["small"]["paused"], shown["other"]["paused"]) == (True, False)
+    assert (shown["small"]["paused_by"], shown["other"]["paused_by"]) == ("watermark", None)
     assert shown["small"]["outbox"]["messages"] == 7
     assert stack.depth("small") == 5
     stack.vhost.get("small", 3)

@@ -62,8 +62,13 @@ def test_killed_between_commit_and_answer_a_submission_makes_one_job(stack: Stac
         assert jobs(stack) == 6
         # What must not be sent twice is not.
         change(stack, job.id, "state = 'DEAD', finished_at = now()")
-        with pytest.raises(OutcomeUnknown):
-            killed_at(b" 409 Conflict", lambda: client.retry(job))
+        door.hold_from(b" 409 Conflict")
+        with ThreadPoolExecutor(1) as thread:
+            told = thread.submit(client.retry, job)
+            eventually(lambda: door.holds(b" 409 Conflict"), 30, "it was asked")
+            door.cut()
+            with pytest.raises(OutcomeUnknown):
+                told.result(60)
 
 
 async def followed(url: str, key: str, job: str, told: list[str]) -> str:

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from tests.support import background
 from tests.support.api_alone import api_alone
 from tests.support.proxy import TcpProxy
 from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
+from topology.address import AmqpAddress
 from topology.catalogue import TOPOLOGY
+from topology.connection import connect
+from topology.migrate.gate import shut
 
 TYPE = "payments.charge_order"
 CHARGE = {"order_id": "o", "amount_cents": 5, "currency": "EUR"}
@@ -141,6 +145,24 @@ def test_a_queue_that_is_gone_is_not_declared(running: Stack) -> None:
         assert queue(running)["declared"] is True
     finally:
         running.apply_topology()
+
+
+def test_a_queue_that_is_migrated_says_why_nothing_is_published_to_it(running: Stack) -> None:
+    address = AmqpAddress.parse(running.vhost.amqp_url)
+    migration = background.run(connect(address, "test-migration"))
+    try:
+        background.run(shut(migration, "webhooks"))
+        event = {"event_id": "e", "kind": "k"}
+        job = running.submit("webhooks.handle_webhook", event, "k")
+        # The management API shows the gate up to 5 s late.
+        eventually(lambda: queue(running, "webhooks")["paused_by"] == "migration", 30, "it says so")
+        shown = queue(running, "webhooks")
+        assert (shown["paused"], shown["outbox"]["messages"], shown["depth"]) == (True, 1, 0)
+        assert queue(running)["paused"] is False
+    finally:
+        background.run(migration.close())
+    running.until(job, "QUEUED")
+    eventually(lambda: queue(running, "webhooks")["paused"] is False, 20, "it goes on")
 
 
 def test_without_the_management_api_postgres_is_told_and_readers_share_one_question(
