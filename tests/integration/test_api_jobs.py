@@ -252,6 +252,28 @@ def test_a_body_of_exactly_the_limit_is_read(api: httpx.Client) -> None:
     assert api.post("/jobs", content=text + b" ", headers=headers).status_code == 413
 
 
+def test_numbers_that_json_lacks_are_named_and_long_integers_stay_exact(
+    api: httpx.Client, running: Stack
+) -> None:
+    def submit(value: str) -> httpx.Response:
+        payload = f'{{"event_id": "e", "kind": "k", "data": {{"list": [1, {value}]}}}}'
+        text = f'{{"type": "webhooks.handle_webhook", "payload": {payload}, "idempotency_key": "k"}}'
+        return post_raw(api, text.replace('"k"}', '"raw"}').encode())
+
+    for value in ("NaN", "Infinity", "-Infinity", "1e400", '{"a": 1, "a": 2}'):
+        refused = submit(value)
+        field = "payload.data.list.1" + (".a" if "a" in value[1:3] and "{" in value else "")
+        assert (value, refused.status_code, refused.json()["errors"][0]["field"]) == (value, 422, field)
+    assert jobs(running) == 0
+    long = 10**29 + 7
+    assert submit(str(long)).status_code == 202
+    (message,) = published(running, "webhooks")
+    assert json.loads(base64.b64decode(message["payload"]))[1]["data"] == {"list": [1, long]}
+    assert json.loads(running.database.value("select payload from redrive.jobs"))["data"] == {
+        "list": [1, long]
+    }
+
+
 def test_nul_and_lone_surrogates_travel_unharmed(api: httpx.Client, running: Stack) -> None:
     payload = {"event_id": "e", "kind": "k", "data": {"text": "a\ud800\x00b", "\udfff": 1}}
     text = json.dumps({"type": "webhooks.handle_webhook", "payload": payload, "idempotency_key": "k"})

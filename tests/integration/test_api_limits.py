@@ -122,7 +122,11 @@ def raw(stack: Stack, head: str, body: bytes = b"") -> socket.socket:
     url = stack.http.base_url
     made = socket.create_connection((url.host, url.port), timeout=30)
     lines = [head, f"Host: {url.host}", f"Authorization: {stack.http.headers['Authorization']}"]
-    made.sendall("\r\n".join(lines).encode() + b"\r\n" + body)
+    try:
+        made.sendall("\r\n".join(lines).encode() + b"\r\n" + body)
+    except BaseException:
+        made.close()
+        raise
     return made
 
 

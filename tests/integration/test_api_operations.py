@@ -253,6 +253,25 @@ def test_an_edit_is_tried_made_and_withdrawn(desk: Desk) -> None:
     assert (withdrawn["edit"], withdrawn["history"][-1]["why"]) == (None, "it was right")
 
 
+def test_letters_of_numbers_that_json_lacks_are_shown_as_json(desk: Desk) -> None:
+    body = b'[[NaN, 1e400], {"a": 1, "a": 2}, {}]'
+    desk.bury("mails", plain(body, message_id="nan"))
+    (letter,) = desk.until_stored(1)
+
+    def strictly(answer: httpx.Response) -> Any:
+        def refuse(constant: str) -> None:
+            raise AssertionError(f"{constant} is no JSON: {answer.text[:500]}")
+
+        assert answer.status_code == 200, answer.text
+        return json.loads(answer.text, parse_constant=refuse)
+
+    listed = strictly(desk.http.get("/dead-letters"))
+    assert [each["id"] for each in listed["letters"]] == [letter["id"]]
+    assert "$float" in json.dumps(strictly(desk.http.get(f"/dead-letters/{letter['id']}")))
+    assert desk.database.value("select body from redrive.dead_letters") == body
+    strictly(desk.http.get(f"/groups/{letter['fingerprint']}"))
+
+
 def test_who_may_only_look_changes_nothing(desk: Desk) -> None:
     (letter,) = desk.mails(1)
     desk.database.execute("update redrive.api_keys set scopes = '{read}'")
