@@ -207,12 +207,21 @@ class Relay:
         """Publish and settle a batch; the first row of which nothing is known, if any."""
         # Those that were refused before come last: what closes the channel again takes no new ones along.
         new, again = [row for row in rows if not row.tries], [row for row in rows if row.tries]
+        clock = asyncio.get_running_loop().time
+        began = clock()
         sending = asyncio.gather(*map(self._send, new))
         sent.set_result(len(batch.rows) == self._batch)
         answers = await self._judged(new, await sending)
         answers |= await self._judged(again, await asyncio.gather(*map(self._send, again)))
         confirmed = [id_ for id_, answer in answers.items() if answer is None]
         refused = [answer for answer in answers.values() if isinstance(answer, Refused)]
+        if rows:
+            self.counts.batch(
+                clock() - began,
+                confirmed=len(confirmed),
+                refused=len(refused),
+                undecided=len(rows) - len(confirmed) - len(refused),
+            )
         for error, count in Counter(answer.error for answer in refused).most_common(MOST_SAID):
             log.warning("not published: %s", error, extra={"action": "publish_refused", "messages": count})
         await batch.settle(confirmed, refused)
