@@ -6,10 +6,11 @@ import asyncio
 import logging
 import random
 import time
-from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from dlq_consumer.callbacks.message import MAX_RESULT, body
+from dlq_consumer.callbacks.places import AT_ONCE, PER_PLACE, Places
 from dlq_consumer.callbacks.schedule import is_deaf, retry_in_s, why_dead
 from dlq_consumer.waiting import event_or_timeout
 from outbound.destination import BadUrlError, Destination
@@ -23,10 +24,6 @@ from storage.pool import Pool
 
 log = logging.getLogger(__name__)
 POLL_S = 1.0
-# At a time in one process: in all, to one host and port, and to one that had trouble the last time.
-AT_ONCE, PER_PLACE, PER_DEAF_PLACE = 32, 4, 1
-# Deaf places that are kept in mind.
-MOST_DEAF = 1_000
 LEASE_MARGIN_S = 5.0
 # Within what the process takes to stop.
 LAST_S = 3.0
@@ -40,8 +37,7 @@ class CallbackSender:
         self._stopping = stopping
         self._settings = settings
         self._secrets = settings.secrets
-        self._busy: Counter[str] = Counter()
-        self._deaf: set[str] = set()
+        self._places = Places()
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
@@ -57,9 +53,10 @@ class CallbackSender:
                     task.result()
                 due: list[Callback] = []
                 if room := AT_ONCE - len(sending):
-                    due = await callbacks.claim_due(self._pool, self._limits(room), lease_s=lease_s)
+                    limits = Limits(room, PER_PLACE, self._places.rooms(_mixed), MAX_RESULT)
+                    due = await callbacks.claim_due(self._pool, limits, lease_s=lease_s)
                 for callback in due:
-                    self._busy[callback.place] += 1
+                    self._places.begin(callback.place)
                     task = asyncio.create_task(self._send(callback, poster))
                     task.add_done_callback(lambda _: self._ended.set())
                     sending.add(task)
@@ -73,14 +70,6 @@ class CallbackSender:
                 task.cancel()
             await asyncio.gather(*sending, return_exceptions=True)
             await poster.close()
-
-    def _limits(self, room: int) -> Limits:
-        known = set(self._busy) | self._deaf
-        rooms = {
-            place: max((PER_DEAF_PLACE if place in self._deaf else PER_PLACE) - self._busy[place], 0)
-            for place in known
-        }
-        return Limits(room, PER_PLACE, rooms, MAX_RESULT)
 
     async def _send(self, callback: Callback, poster: Poster) -> None:
         try:
@@ -98,9 +87,7 @@ class CallbackSender:
                 )
             await self._record(callback, answer, problem, dead)
         finally:
-            self._busy[callback.place] -= 1
-            if not self._busy[callback.place]:
-                del self._busy[callback.place]
+            self._places.end(callback.place)
 
     async def _post(self, callback: Callback, poster: Poster) -> Answer:
         now = time.time()
@@ -121,14 +108,11 @@ class CallbackSender:
             "place": callback.place, "tries": callback.tries,
         }  # fmt: skip
         if answer is not None and answer.is_taken:
-            self._deaf.discard(callback.place)
+            self._places.heard(callback.place, deaf=False)
             await callbacks.delivered(self._pool, callback, answer.status)
             log.info("callback delivered", extra=extra)
             return
-        if not is_deaf(answer):
-            self._deaf.discard(callback.place)
-        elif not dead and len(self._deaf) < MOST_DEAF:
-            self._deaf.add(callback.place)
+        self._places.heard(callback.place, deaf=not dead and is_deaf(answer))
         dead = dead or why_dead(callback.tries, answer)
         wait_s = retry_in_s(
             callback.tries,
@@ -145,3 +129,7 @@ class CallbackSender:
             problem or f"the receiver answered {status}",
             extra=extra | {"action": "callback_dead" if dead else "callback_failed", "retry_in_s": wait_s},
         )
+
+
+def _mixed(places: Sequence[str]) -> Sequence[str]:
+    return random.sample(places, len(places))

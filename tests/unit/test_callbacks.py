@@ -13,6 +13,7 @@ from api.callback import read_callback
 from api.problems import FieldError, Problem
 from api.submission import read_submission
 from dlq_consumer.callbacks.message import MAX_RESULT, body
+from dlq_consumer.callbacks.places import AT_ONCE, DEAF_AT_ONCE, PER_PLACE, Places
 from dlq_consumer.callbacks.schedule import MOST_TRIES, is_deaf, retry_in_s, why_dead
 from outbound.poster import Answer
 from outbound.reach import Reach
@@ -133,3 +134,23 @@ def test_two_secrets_at_most() -> None:
     assert "new" not in repr(settings("new"))
     with pytest.raises(ValueError, match="3 secrets"):
         settings("a b c")
+
+
+def test_deaf_receivers_however_many_leave_half_of_the_room_to_others() -> None:
+    places = Places()
+    for number in range(100):
+        places.heard(f"deaf-{number}:443", deaf=True)
+    assert sum(places.rooms(list).values()) == DEAF_AT_ONCE < AT_ONCE
+    turns = [place for place, room in places.rooms(lambda each: each[::-1]).items() if room]
+    assert turns != [place for place, room in places.rooms(list).items() if room]
+    for number in range(DEAF_AT_ONCE - 1):
+        places.begin(f"deaf-{number}:443")
+    for _ in range(3):
+        places.begin("quick:443")
+    rooms = places.rooms(list)
+    assert (rooms["quick:443"], rooms["deaf-0:443"], sum(rooms.values())) == (1, 0, 2)
+    places.heard("deaf-0:443", deaf=False)
+    assert places.rooms(list)["deaf-0:443"] == PER_PLACE - 1
+    for number in range(DEAF_AT_ONCE - 1):
+        places.end(f"deaf-{number}:443")
+    assert "deaf-0:443" not in places.rooms(list)
