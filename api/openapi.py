@@ -18,6 +18,12 @@ PROBLEM = "Problem"
 WITH_KEY, WITH_VALUES, WITH_BODY, WITH_PLACE = (401, 403, 429, 503), (422,), (400, 408, 413, 415, 422), (404,)
 # Of any answer: what came was too long.
 TOO_LONG = (414, 431)
+TOO_OFTEN = 429
+LIMIT_HEADERS = {
+    "Retry-After": {"schema": {"type": "integer"}, "description": "seconds"},
+    "RateLimit": {"schema": {"type": "string"}, "description": 'such as "requests";r=0;t=4'},
+    "RateLimit-Policy": {"schema": {"type": "string"}, "description": 'such as "requests";q=2000;w=2'},
+}
 SUBMISSIONS = ("/jobs", "/jobs/batch")
 # Here the body names what there may not be, and nothing is in the way.
 NAMED_IN_THE_BODY = "alerts"
@@ -72,6 +78,8 @@ def _completed(document: dict[str, Any], topology: Topology) -> dict[str, Any]:
                 "description": HTTPStatus(status).phrase,
                 "content": {"application/problem+json": {"schema": {"$ref": MODELS.format(model=PROBLEM)}}},
             }
+            if status == TOO_OFTEN:
+                answers[str(status)]["headers"] = LIMIT_HEADERS
         if path in SUBMISSIONS and method == "post":
             answers["503"] |= FULL
     payloads = {job.name: job.payload for job in topology.jobs}

@@ -112,3 +112,15 @@ def test_keys_are_long_random_and_stored_only_as_a_digest() -> None:
     )  # 256 bits in base64url, but for what may be seen
     assert len(hash_key(first)) == 32
     assert hash_key(first) != hash_key(second)
+
+
+def test_the_document_says_of_each_route_with_a_key_that_it_may_be_asked_too_often() -> None:
+    paths = application(docs=True).openapi()["paths"]
+    for path, item in paths.items():
+        for method, operation in item.items():
+            answers = operation["responses"]
+            assert {"414", "431"} <= answers.keys(), (method, path)
+            assert ("429" in answers) is ("security" in operation) is (path not in OPEN), (method, path)
+            if "429" in answers:
+                headers = {"Retry-After", "RateLimit", "RateLimit-Policy"}
+                assert answers["429"]["headers"].keys() == headers, (method, path)
