@@ -26,6 +26,7 @@ from topology.broker_errors import BrokerError, ChannelClosed, NotPublishable
 from topology.broker_errors import Refused as RefusedByBroker
 from topology.messages import Message
 from topology.publisher import Publisher
+from topology.publishes import Publish
 from topology.spec import Topology
 
 log = logging.getLogger("redrive.api.relay")
@@ -209,10 +210,10 @@ class Relay:
         new, again = [row for row in rows if not row.tries], [row for row in rows if row.tries]
         clock = asyncio.get_running_loop().time
         began = clock()
-        sending = asyncio.gather(*map(self._send, new))
+        sending = asyncio.create_task(self._send(new))
         sent.set_result(len(batch.rows) == self._batch)
         answers = await self._judged(new, await sending)
-        answers |= await self._judged(again, await asyncio.gather(*map(self._send, again)))
+        answers |= await self._judged(again, await self._send(again))
         confirmed = [id_ for id_, answer in answers.items() if answer is None]
         refused = [answer for answer in answers.values() if isinstance(answer, Refused)]
         if rows:
@@ -237,21 +238,26 @@ class Relay:
             found[row.id] = await self._send_alone(row) if closed else answer
         return found
 
-    async def _send(self, row: OutboxRow) -> Answer:
-        """None once the broker has confirmed."""
+    async def _send(self, rows: Sequence[OutboxRow]) -> list[Answer]:
         try:
-            await self._publisher.publish("", row.queue, Message(row.properties, row.body), row.token)
-        except (RefusedByBroker, NotPublishable) as error:
-            return _refused(row, error)
-        except BrokerError as error:
-            return Undecided(error)
-        return None
+            found = await self._publisher.publish_all(
+                [Publish("", row.queue, Message(row.properties, row.body), row.token) for row in rows]
+            )
+        except BrokerError as error:  # it is closing
+            return [Undecided(error) for _ in rows]
+        return [_answer(row, error) for row, error in zip(rows, found, strict=True)]
 
     async def _send_alone(self, row: OutboxRow) -> Answer:
-        answer = await self._send(row)
+        (answer,) = await self._send([row])
         if isinstance(answer, Undecided) and isinstance(answer.error, ChannelClosed):
             return _refused(row, answer.error)
         return answer
+
+
+def _answer(row: OutboxRow, error: BrokerError | None) -> Answer:
+    if isinstance(error, RefusedByBroker | NotPublishable):
+        return _refused(row, error)
+    return None if error is None else Undecided(error)
 
 
 def _say(text: str) -> None:

@@ -1,8 +1,8 @@
 """Submitting jobs over HTTP: `python -m benchmarks.api`.
 
 One uvicorn process of ours, its relay publishing meanwhile, beside one of `bare_app`, in turns, on the
-tests' servers: requests a second, latency, CPU time of the process for each request. Then batches, and
-/healthz while the broker is away and submissions come in.
+tests' servers: requests a second, latency, CPU time of the process for each request. Then jobs of one caller,
+one by one and in batches, and /healthz while the broker is away and submissions come in.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _compare(stack: Stack, rounds: int, requests: int, connections: int) -> None:
     ours, bare = start_ours(stack), start_bare(stack)
-    found: dict[str, list[Run]] = {"redrive": [], "bare": [], "batches": []}
+    found: dict[str, list[Run]] = {"redrive": [], "bare": [], "one by one": [], "batches": []}
     ratios: list[float] = []
     for number in range(rounds + 1):
         each = {"redrive": measured(ours, singles(ours, requests), connections)}
@@ -165,6 +165,7 @@ def _compare(stack: Stack, rounds: int, requests: int, connections: int) -> None
         each["bare"] = measured(bare, singles(bare, requests), connections)
         if number == 0:
             continue  # warming up
+        each["one by one"] = measured(ours, singles(ours, requests // 4), 1)
         batches = [
             post("/jobs/batch", json.dumps({"jobs": [body() for _ in range(BATCH)]}).encode(), ours.headers)
             for _ in range(4)
@@ -175,10 +176,10 @@ def _compare(stack: Stack, rounds: int, requests: int, connections: int) -> None
         for name, run in each.items():
             found[name].append(run)
     print(f"{requests} requests over {connections} connections, medians of {rounds} rounds")
-    print("            jobs/s   p50 ms   p99 ms  CPU us a job")
+    print("              jobs/s   p50 ms   p99 ms  CPU us a job")
     for name, runs in found.items():
         rate, p50, p99, used = (statistics.median(column) for column in zip(*runs, strict=True))
-        print(f"{name:9} {rate:8.0f} {p50:8.1f} {p99:8.1f} {used:13.0f}")
+        print(f"{name:11} {rate:8.0f} {p50:8.1f} {p99:8.1f} {used:13.0f}")
     print(f"redrive / bare: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     for server in (ours, bare):
         server.process.terminate(60)
