@@ -123,9 +123,11 @@ def call(request: Request, patience: Patience, for_s: float | None = None) -> St
 
 
 def _failed(request: Request, got: Answer | NoAnswer, tries: int) -> RedriveError:
-    if isinstance(got, Answer):
-        return error_of(got)
     what = f"{request.method} {request.path}: {_said(got)}"
+    if isinstance(got, Answer):
+        if not request.again and got.status in _LATER and got.status not in _REFUSED:
+            return OutcomeUnknown(f"{what}; it may have been done")  # the answer to a commit may be lost
+        return error_of(got)
     if not request.again and got.arrived:
         return OutcomeUnknown(f"{what}; it may have been done")
     unreachable = Unreachable(f"{what}, {'once' if tries == 1 else f'{tries} times'}")

@@ -102,7 +102,7 @@ def test_what_must_not_be_done_twice_is_sent_again_only_if_it_was_not_done() -> 
     for first in (REFUSED, problem(429), problem(409, retry_after=1)):
         shell = Shell([first, answer(202)])
         assert shell.run(call(ONCE, shell.patience)).status == 202
-    for first, expected in ((CUT, errors.OutcomeUnknown), (problem(503), errors.Unavailable)):
+    for first, expected in ((CUT, errors.OutcomeUnknown), (problem(503), errors.OutcomeUnknown)):
         shell = Shell([first, answer(202)])
         with pytest.raises(expected):
             shell.run(call(ONCE, shell.patience))
