@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
+import logging
 import re
 import secrets
 from collections import OrderedDict
@@ -17,6 +18,7 @@ from storage import api_keys
 from storage.api_keys import Principal
 from storage.pool import AnyConnection
 
+log = logging.getLogger("redrive.api")
 PREFIX = "rdk_"
 KEY_BYTES = 32
 ID_CHARACTERS = 8
@@ -108,6 +110,8 @@ class KeyRing:
             raise
         if found is not None:
             self._unknown.give_back(place)
+        elif taken.left < 1:
+            log.warning("too many unknown keys from %s", place, extra={"action": "unknown_keys"})
         return found
 
     async def _look_up(self, key: str, digest: bytes) -> Principal | None:

@@ -6,8 +6,6 @@ A few of the places, by a seed; with REDRIVE_TEST_ALL_CRASHES=1 all of them (min
 from __future__ import annotations
 
 import json
-import os
-import random
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ import httpx
 import pytest
 
 from tests.support.crashing.orders import Nursery
+from tests.support.crashing.rounds import crash_at_some
 from tests.support.ports import free_port
 from tests.support.shared import Places
 from tests.support.stack import Stack
@@ -158,16 +157,4 @@ def test_killed_at_any_wait_no_job_is_lost_doubled_or_left_unpublished(
     points = sorted(set((tmp_path / "points").read_text().splitlines()))
     files = {Path(point.split()[1].partition(":")[0]).name for point in points}
     assert {"jobs.py", "submissions.py", "batches.py", "relay.py", "outbox.py"} <= files, files
-    everything = bool(os.environ.get("REDRIVE_TEST_ALL_CRASHES"))
-    chosen = points if everything else random.Random(SEED).sample(points, min(SAMPLE, len(points)))
-    missed = []
-    for point in chosen:
-        submissions.load()
-        if submissions.crash(point) != -signal.SIGKILL:
-            missed.append(point)
-        try:
-            submissions.recover()
-        except AssertionError as error:
-            raise AssertionError(f"killed {point}: {error}") from error
-    print(f"{len(chosen) - len(missed)} of {len(points)} points; not come by: {missed}")
-    assert len(missed) <= len(chosen) // 2
+    crash_at_some(submissions, points, sample=SAMPLE, seed=SEED)

@@ -151,12 +151,13 @@ def test_ten_jobs_of_a_batch_count_as_one_request(running: Stack) -> None:
 
 
 def test_guesses_from_one_address_end_and_lock_nobody_out(running: Stack) -> None:
-    running.start_api(REDRIVE_API_UNKNOWN_KEYS_PER_MIN="5")
+    process = running.start_api(REDRIVE_API_UNKNOWN_KEYS_PER_MIN="5")
     good, fresh = (keys(running, "create", name)["key"] for name in ("good", "fresh"))
     assert status(running, good) == 200
     with ThreadPoolExecutor(20) as threads:
         found = Counter(threads.map(lambda _: status(running, new_key()), range(20)))
     assert found == {401: 5, 429: 15}
+    process.wait_for_log("too many unknown keys from 127.0.0.1")
     assert status(running, good) == 200, "who was let in before goes on"
     assert status(running, fresh) == 429
     # No key at all is no guess.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from storage import replays
 from storage.replays import Asked
@@ -130,6 +130,16 @@ class Round:
         return self.graveyard.database.fetch(sql, self.plan)
 
 
+class Crashing(Protocol):
+    """What can be done again and again with a process that dies at a point."""
+
+    def load(self) -> None: ...
+
+    def crash(self, point: str = "", points: Path | None = None) -> int | None: ...
+
+    def recover(self) -> None: ...
+
+
 R = TypeVar("R", bound=Round)
 
 
@@ -155,7 +165,7 @@ def in_rounds(
         nursery.close()
 
 
-def crash_at_some(rounds: Round, points: list[str], *, sample: int, seed: int) -> None:
+def crash_at_some(rounds: Crashing, points: list[str], *, sample: int, seed: int) -> None:
     """Kill it at some of these points, a round each; at all of them with REDRIVE_TEST_ALL_CRASHES=1.
 
     Of the points that one run comes by, another need not come by each: half of them must be.
