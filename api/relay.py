@@ -211,7 +211,7 @@ class Relay:
         clock = asyncio.get_running_loop().time
         began = clock()
         sending = asyncio.create_task(self._send(new))
-        sent.set_result(len(batch.rows) == self._batch)
+        sent.set_result(batch.more)
         answers = await self._judged(new, await sending)
         answers |= await self._judged(again, await self._send(again))
         confirmed = [id_ for id_, answer in answers.items() if answer is None]
@@ -232,10 +232,13 @@ class Relay:
     async def _judged(self, rows: Sequence[OutboxRow], answers: Sequence[Answer]) -> dict[int, Answer]:
         """By row. The broker closes a channel over one message, and all in flight share its fate: alone, each
         gets its own."""
-        found = {}
+        found, reached = {}, True
         for row, answer in zip(rows, answers, strict=True):
-            closed = isinstance(answer, Undecided) and isinstance(answer.error, ChannelClosed)
-            found[row.id] = await self._send_alone(row) if closed else answer
+            if reached and isinstance(answer, Undecided) and isinstance(answer.error, ChannelClosed):
+                answer = await self._send_alone(row)
+                # Each would wait as long for a broker that is away, and keep its row from other relays.
+                reached = not isinstance(answer, Undecided)
+            found[row.id] = answer
         return found
 
     async def _send(self, rows: Sequence[OutboxRow]) -> list[Answer]:

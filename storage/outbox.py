@@ -19,14 +19,38 @@ from storage.times import shown_time
 CHANNEL = "redrive_outbox"
 LISTEN_AGAIN_S = 1.0
 
-# SKIP LOCKED: several relays share the outbox. The rows stay locked until the broker has answered.
-TAKE = """
-SELECT id, job_id, queue, properties, body, token, tries FROM redrive.outbox
-WHERE not_before <= now() AND queue <> ALL ($1::text[])
-ORDER BY not_before, id
-LIMIT $2
-FOR UPDATE SKIP LOCKED
+# Bytes of messages in one batch; the one that crosses it still goes along.
+BATCH_BYTES = 16 * 1024 * 1024
+# Where others have locked the first of a queue, so many times a batch are looked through.
+AHEAD = 8
+# SKIP LOCKED: several relays share the outbox. The rows stay locked until the broker has answered, also the
+# few that are over the bytes: those come with the next batch of this relay. Arrays of ids: by a join the whole
+# table was read where the server knew nothing of it.
+_TAKE = """
+WITH {places} due AS MATERIALIZED (
+    SELECT o.id, o.not_before, octet_length(o.properties) + octet_length(o.body) AS size
+    FROM redrive.outbox o WHERE {due} ORDER BY o.not_before, o.id LIMIT $2 FOR UPDATE OF o SKIP LOCKED),
+sized AS (SELECT id, sum(size) OVER (ORDER BY not_before, id) - size AS bytes_before FROM due)
+SELECT o.id, o.job_id, o.queue, o.properties, o.body, o.token, o.tries,
+       (SELECT count(*) FROM due) AS taken
+FROM redrive.outbox o WHERE o.id = ANY (ARRAY(SELECT id FROM sized WHERE bytes_before < $3))
+ORDER BY o.not_before, o.id
 """
+TAKE = _TAKE.format(places="", due="o.not_before <= now() AND o.queue <> ALL ($1::text[])")
+# While queues are left out: each of the others by its own index, since what is left out may be a million
+# messages that lie before. A queue's name is found by the one before it.
+TAKE_WITHOUT = _TAKE.format(
+    places=f"""RECURSIVE queues AS (
+    (SELECT queue FROM redrive.outbox ORDER BY queue LIMIT 1)
+    UNION ALL SELECT (SELECT o.queue FROM redrive.outbox o WHERE o.queue > q.queue ORDER BY o.queue LIMIT 1)
+    FROM queues q WHERE q.queue IS NOT NULL),
+places AS (
+    SELECT o.id FROM queues q CROSS JOIN LATERAL (
+        SELECT e.id, e.not_before FROM redrive.outbox e WHERE e.queue = q.queue AND e.not_before <= now()
+        ORDER BY e.not_before, e.id LIMIT $2 * {AHEAD}) AS o
+    WHERE q.queue <> ALL ($1::text[]) ORDER BY o.not_before, o.id LIMIT $2 * {AHEAD}),""",  # noqa: S608 - a number of ours
+    due="o.id = ANY (ARRAY(SELECT id FROM places))",
+)
 # The job may already run, since the broker had its message before this: the guard leaves it alone. A job row
 # that is locked now is being claimed; waiting for it could deadlock with the worker's batch.
 CONFIRMED = """
@@ -102,6 +126,7 @@ class Batch:
     """Rows that this relay alone holds, inside an open transaction."""
 
     rows: tuple[OutboxRow, ...]
+    more: bool  # may be due
     _connection: AnyConnection
     _timeout_s: float
 
@@ -123,7 +148,8 @@ class Batch:
 async def take(
     pool: Pool, limit: int, without: Collection[str] = (), *, timeout_s: float = 5.0
 ) -> AsyncIterator[Batch]:
-    """The `limit` oldest due rows but for the queues `without`; what was settled is committed at the end.
+    """The `limit` oldest due rows but for the queues `without`, or as many as `BATCH_BYTES` allow; what was
+    settled is committed at the end.
 
     A crash inside leaves every row in place: what was published is then published again, and the
     job's claim takes the second one for a duplicate. `timeout_s` bounds the database's part, not the
@@ -137,9 +163,12 @@ async def take(
             transaction = connection.transaction()
             with watched(connection, timeout_s):
                 await transaction.start()
-                rows = await connection.fetch(TAKE, list(without), limit)
+                take = TAKE_WITHOUT if without else TAKE
+                rows = await connection.fetch(take, list(without), limit, BATCH_BYTES)
+            found = tuple(OutboxRow(*tuple(row)[:-1]) for row in rows)
+            taken = rows[0]["taken"] if rows else 0
             try:
-                yield Batch(tuple(OutboxRow(**row) for row in rows), connection, timeout_s)
+                yield Batch(found, taken == limit or taken > len(rows), connection, timeout_s)
             except BaseException:
                 # A connection that is gone has rolled back by itself, and the first error is the one to tell.
                 with contextlib.suppress(*DRIVER_ERRORS), watched(connection, timeout_s):
