@@ -22,6 +22,7 @@ log = logging.getLogger("redrive.api")
 # Commits under way: while one is written to disk, the next is sent.
 AT_ONCE = 2
 MOST = 100
+MOST_BYTES = 4 * 1024 * 1024
 
 Database = Callable[[], AbstractAsyncContextManager[AnyConnection]]
 
@@ -59,7 +60,8 @@ class GroupCommit:
     async def _commit_all(self) -> None:
         try:
             while self._waiting:
-                taken, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+                taken = self._waiting[: _together(self._waiting)]
+                self._waiting = self._waiting[len(taken) :]
                 # But for those who gave up.
                 await self._commit_some([each for each in taken if not each.done.done()])
         finally:
@@ -72,11 +74,24 @@ class GroupCommit:
             async with self._database() as db:
                 await _commit(db, together)
         except BaseException as error:
+            if isinstance(error, DatabaseAwayError):
+                # Whoever waits behind would wait as long, one after the other.
+                together, self._waiting = [*together, *self._waiting], []
             for each in together:
                 if not each.done.done():
                     each.done.set_exception(_own(error))
             if not isinstance(error, Exception):
                 raise
+
+
+def _together(waiting: Sequence[_Waiting]) -> int:
+    """How many go into one statement: one at least, however large."""
+    size = 0
+    for count, each in enumerate(waiting[:MOST]):
+        size += len(each.job.new.payload) + len(each.job.new.body)
+        if size > MOST_BYTES and count:
+            return count
+    return min(len(waiting), MOST)
 
 
 async def _commit(db: AnyConnection, together: Sequence[_Waiting]) -> None:

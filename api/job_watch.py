@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 
 from storage import jobs
-from storage.errors import StorageError
+from storage.errors import DRIVER_ERRORS, StorageError
 from storage.pool import AnyConnection
 
 log = logging.getLogger("redrive.api")
@@ -85,7 +85,8 @@ class JobWatch:
         try:
             async with self._database() as db:
                 marks = await jobs.marks(db, ids)
-        except StorageError as error:  # those who wait find out when they read, or go on waiting
+        except (StorageError, *DRIVER_ERRORS) as error:
+            # Those who wait find out when they read, or go on waiting.
             log.debug("no look at waiting jobs: %s", error, extra={"action": "watch_away"})
             return
         for watcher in self._watchers:

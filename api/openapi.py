@@ -27,6 +27,8 @@ LIMIT_HEADERS = {
 SUBMISSIONS = ("/jobs", "/jobs/batch")
 # Here the body names what there may not be, and nothing is in the way.
 NAMED_IN_THE_BODY = "alerts"
+# A group is named by the first digits of its fingerprint: of two that begin so, neither is meant.
+BY_A_GROUPS_BEGINNING = ("/groups/{fingerprint}", "/alerts/snooze", "/alerts/unsnooze")
 FULL = {
     "description": "The database is away, or the outbox is full: nothing is known to be stored, try again.",
     "headers": {"Retry-After": {"schema": {"type": "integer"}, "description": "seconds"}},
@@ -115,6 +117,8 @@ def _problems(path: str, method: str, operation: dict[str, Any]) -> list[int]:
         found.update(WITH_BODY)
         if path not in SUBMISSIONS:
             found.add(404 if NAMED_IN_THE_BODY in operation["tags"] else 409)
+    if path in BY_A_GROUPS_BEGINNING:
+        found.add(409)
     if path == "/jobs/{job_id}/result":
         found.add(409)
     if path == "/topology":

@@ -24,8 +24,8 @@ BATCH_BYTES = 16 * 1024 * 1024
 # Where others have locked the first of a queue, so many times a batch are looked through.
 AHEAD = 8
 # SKIP LOCKED: several relays share the outbox. The rows stay locked until the broker has answered, also the
-# few that are over the bytes: those come with the next batch of this relay. Arrays of ids: by a join the whole
-# table was read where the server knew nothing of it.
+# few that are over the bytes: those come with the next batch of this relay. Arrays of ids: by a join the
+# whole table was read where the server knew nothing of it.
 _TAKE = """
 WITH {places} due AS MATERIALIZED (
     SELECT o.id, o.not_before, octet_length(o.properties) + octet_length(o.body) AS size

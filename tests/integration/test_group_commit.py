@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from api import group_commit
-from api.group_commit import MOST, GroupCommit, _Waiting
+from api.group_commit import MOST, MOST_BYTES, GroupCommit, _Waiting
 from storage import submissions
 from storage.audit import Actor, Submitting
 from storage.errors import DatabaseAwayError
@@ -167,3 +167,35 @@ async def test_of_a_borrowed_connection_nothing_is_left_open(pool: Pool, databas
         "select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in%'"
     )
     assert database.value(active) == 0
+
+
+async def test_large_jobs_are_not_put_into_one_statement(pool: Pool, database: Database) -> None:
+    def large(number: int) -> Submission:
+        plain = job(number)
+        return plain._replace(new=replace(plain.new, body=b"x" * (MOST_BYTES // 2)))
+
+    wanted = [large(0), large(1), *map(job, range(2, 20)), large(20)]
+    assert len(accepted(await all_of(committing(pool), wanted))) == 21
+    assert (
+        database.value("select max(n) from (select count(*) as n from redrive.jobs group by xmin::text) x")
+        < 21
+    )
+    together = "select count(distinct xmin::text) from redrive.jobs where id in ('job-0000', 'job-0001')"
+    assert database.value(together) == 2
+
+
+async def test_nobody_waits_for_a_database_that_those_before_found_away(pool: Pool) -> None:
+    """Each of them would wait as long as the first, one group after the other."""
+    tries = 0
+
+    @asynccontextmanager
+    async def database() -> AsyncIterator[AnyConnection]:
+        nonlocal tries
+        tries += 1
+        await asyncio.sleep(0)
+        raise DatabaseAwayError("no answer")
+        yield cast(AnyConnection, None)
+
+    found = await all_of(GroupCommit(database), [job(number) for number in range(10 * MOST)])
+    assert {type(each) for each in found} == {DatabaseAwayError}
+    assert tries <= group_commit.AT_ONCE

@@ -190,3 +190,28 @@ async def test_a_question_that_took_long_is_asked_the_more_seldom(monkeypatch: p
         while len(times) < 3:
             await board.families()
     assert all(later - before >= 0.02 * boards.REST for before, later in pairwise(times))
+
+
+async def test_one_slow_question_is_no_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what is asked after it would be missing for as long as it is slow."""
+    monkeypatch.setattr(boards, "FRESH_S", 0.0)
+    monkeypatch.setattr(boards, "REST", 0)
+    asked: list[str] = []
+
+    def part(name: str, *, fails: bool) -> Part:
+        async def read() -> list[Family]:
+            asked.append(name)
+            if fails:
+                raise Away
+            return []
+
+        return Part(name, read)
+
+    board = Board({"database": [part("slow", fails=True), part("a", fails=False)]}, (Away,))
+    for _ in range(2):
+        assert 'redrive_up{what="database"} 1' in render(await board.families())
+    assert asked == ["slow", "a"] * 2
+    asked.clear()
+    gone = Board({"database": [part(name, fails=True) for name in "abc"]}, (Away,))
+    assert 'redrive_up{what="database"} 0' in render(await gone.families())
+    assert asked == ["a", "b"]

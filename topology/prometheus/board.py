@@ -17,6 +17,8 @@ FRESH_S = 5.0
 REST = 10
 # Older than this, a figure says nothing of now.
 OLDEST_S = 60.0
+MISSED = 2
+MISSED = 2
 
 
 @dataclass(eq=False)
@@ -44,6 +46,7 @@ class Board:
         self._servers = {server: tuple(parts) for server, parts in servers.items()}
         self._expected = expected
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._up: set[str] = set()
 
     async def families(self, within_s: float = WITHIN_S) -> list[Family]:
         """What is known within `within_s` seconds: the newest figures, how old they are, and who answers."""
@@ -65,7 +68,7 @@ class Board:
             gauge(
                 "redrive_up",
                 "Whether this process reaches the server.",
-                (({"what": server}, float(_is_up(parts))) for server, parts in self._servers.items()),
+                (({"what": server}, float(server in self._up)) for server in self._servers),
             ),
             gauge(
                 "redrive_figures_age_seconds",
@@ -83,10 +86,13 @@ class Board:
 
     async def _ask(self, server: str) -> None:
         parts, clock = self._servers[server], asyncio.get_running_loop().time
+        due = [part for part in parts if part.due_at <= clock()]
+        missed = 0
         try:
-            for part in parts:
-                if part.due_at > clock():
-                    continue
+            for part in due:
+                # One may be slow. Two in a row: it is the server, and the next would wait for it as long.
+                if missed == MISSED:
+                    break
                 began = clock()
                 try:
                     part.families = await part.read()
@@ -95,18 +101,16 @@ class Board:
                         fields = {"action": "figures_missing"}
                         log.warning("no figures of the %s: %s", server, error, extra=fields)
                     part.failed, part.due_at = True, clock() + FRESH_S
-                    return  # the next would wait for it as long
+                    missed += 1
                 except Exception:
                     if not part.failed:
                         log.exception("no figures of %s", part.name, extra={"action": "figures_missing"})
                     part.failed, part.due_at = True, clock() + FRESH_S
                 else:
-                    part.read_at, part.failed = clock(), False
+                    part.read_at, part.failed, missed = clock(), False, 0
+                    self._up.add(server)
                     part.due_at = clock() + max(FRESH_S, REST * (clock() - began))
+            if due and all(part.failed for part in due[:MISSED]):
+                self._up.discard(server)
         finally:
             del self._tasks[server]
-
-
-def _is_up(parts: Sequence[Part]) -> bool:
-    """Every part was answered when it was asked last."""
-    return all(part.read_at is not None and not part.failed for part in parts)
