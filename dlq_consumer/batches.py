@@ -9,6 +9,8 @@ from topology.channel import Delivery
 
 # Bounds what one transaction holds in memory, whatever the size of a letter.
 BATCH_BYTES = 8 * 1024 * 1024
+# To be woken by each letter that comes took a fifth of the time that a letter takes.
+GATHER_S = 0.005
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,11 @@ async def collect(deliveries: asyncio.Queue[Delivery], limits: BatchLimits) -> l
         try:
             delivery = deliveries.get_nowait()
         except asyncio.QueueEmpty:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    delivery = await deliveries.get()
-            except TimeoutError:
+            left_s = deadline - loop.time()
+            if left_s <= 0:
                 break
+            await asyncio.sleep(min(left_s, GATHER_S))
+            continue
         batch.append(delivery)
         size += size_of(delivery)
     return batch

@@ -14,7 +14,7 @@ T = TypeVar("T")
 # interpreter changes between the two only every 5 ms.
 SMALL_BYTES = 64 * 1024
 # So long the loop may wait for its turn.
-TURN_S = 0.002
+TURN_S = 0.0005
 
 
 async def read_in_turns(deliveries: Iterable[Delivery], read: Callable[[Delivery], T]) -> list[T]:
