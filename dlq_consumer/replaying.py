@@ -13,7 +13,7 @@ from storage import replay_control, replay_outcomes, replay_steps
 from storage.errors import ConflictError, DatabaseAwayError, StorageError
 from storage.pool import Pool
 from storage.replay_control import OURSELVES
-from storage.replay_steps import Plan
+from storage.replay_picks import Plan
 from storage.replays import CHANNEL
 from storage.sessions import Locks
 from topology.backoff import Backoff
@@ -24,7 +24,7 @@ POLL_S = 1.0
 # With many letters it takes long to decide them: then the database rests for so many times that.
 REST = 10
 TRIES = 5
-BATCH = 300
+BATCH = 600
 # Of a plan without a rate: of strangers, so many batches at most are in doubt when it is killed.
 LANES = 2
 # A plan with a rate is sent in slices of this length.

@@ -11,18 +11,17 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from storage import letter_edits, replay_control
+from storage import letter_edits, replay_control, replay_picks
 from storage.errors import translate
 from storage.pool import AnyConnection, Pool, lend
 from storage.replay_control import REOPENED
 from storage.replay_locks import BEING_SENT, LETTERS_OF_ITEMS, REPLAYED
+from storage.replay_picks import Plan
 from storage.replay_plans import TERMS
 from storage.schema import has_table
 from storage.text import safe_text
 
 _NO_BOUND = 2**31 - 1
-# Of bodies that are in memory for one batch; a single letter may be larger.
-BATCH_BYTES = 16 * 1024 * 1024
 # A cancelled plan is brought to its end: what was begun is sent, the rest is open again.
 _OPEN_PLANS = """
 SELECT r.id::text, r.rate FROM redrive.replays r{terms}
@@ -62,20 +61,6 @@ doubtful AS (
     FROM items x WHERE i.token = x.token)
 {REPLAYED}
 """  # noqa: S608 - from storage.replay_locks
-# As many as one batch holds in memory, and one at least, however large.
-_PICK = """
-WITH next AS (
-    SELECT i.token, sum(l.body_size) OVER (ORDER BY i.position) - l.body_size AS bytes_before
-    FROM redrive.replay_items i JOIN redrive.dead_letters l ON l.id = i.letter_id
-    WHERE i.replay_id = $1::uuid AND i.decided_at IS NULL AND i.state = 'staged'
-      AND i.position <= $3 AND i.position > $6 AND (i.generation IS NOT NULL OR NOT $4)
-    ORDER BY i.position LIMIT $2)
-SELECT i.token, i.position, i.letter_id, i.target, i.generation, l.properties, l.body, l.job_id,
-       l.generation AS was_generation
-FROM next n JOIN redrive.replay_items i ON i.token = n.token AND i.state = 'staged'
-JOIN redrive.dead_letters l ON l.id = i.letter_id
-WHERE n.bytes_before < $5 ORDER BY i.position FOR UPDATE OF i SKIP LOCKED
-"""
 # The guard is the state, asked under the lock: whoever makes this transition is the one who sends the job
 # out again. In the update's own condition it was planned over all DEAD jobs.
 _LOCK_JOBS = "SELECT id, state FROM redrive.jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE"
@@ -124,20 +109,6 @@ SET state = 'DEAD', queue = l.queue, reason = l.reason, letter_id = l.id, finish
 FROM redrive.dead_letters l
 WHERE l.id = $1 AND j.id = l.job_id AND j.state = 'QUEUED' AND j.generation = $2 AND j.attempt = 1
 """
-
-
-@dataclass
-class Plan:
-    """A plan with letters still to be sent. `rate` in letters per second, None = no limit.
-
-    `passed`: to that position nothing was left when it was looked for last, so that a long plan is not read
-    from its beginning for each batch.
-    """
-
-    id: str
-    rate: float | None
-    has_terms: bool = True
-    passed: int = 0
 
 
 @dataclass(frozen=True)
@@ -199,25 +170,13 @@ async def stage(pool: Pool, plan: Plan, *, limit: int) -> Step:
             is_over = turn["state"] == "cancelled"
             dropped = await replay_control.drop(connection, plan.id) if is_over else 0
             bound = _NO_BOUND if turn["bound"] is None or is_over else turn["bound"]
-            rows = await _pick(connection, plan, limit, bound, is_over=is_over)
+            rows = await replay_picks.pick(connection, plan, limit, bound, is_over=is_over)
             outgoing, failed = await _move_jobs(connection, rows)
             if outgoing:
                 await connection.execute(
                     _PUBLISHING, [item.token for item in outgoing], [item.generation for item in outgoing]
                 )
             return Step(outgoing, failed, dropped)
-
-
-async def _pick(
-    connection: AnyConnection, plan: Plan, limit: int, bound: int, *, is_over: bool
-) -> Sequence[asyncpg.Record]:
-    while True:
-        after = plan.passed
-        rows = await connection.fetch(_PICK, plan.id, limit, bound, is_over, BATCH_BYTES, after)
-        # What could not be sent is staged again, behind: looked for once nothing is left ahead.
-        plan.passed = max(plan.passed, rows[-1]["position"]) if rows else 0
-        if rows or not after:
-            return rows
 
 
 async def _move_jobs(connection: AnyConnection, rows: Sequence[asyncpg.Record]) -> tuple[list[Outgoing], int]:

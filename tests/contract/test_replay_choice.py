@@ -28,8 +28,8 @@ from storage.letter_edits import NewEdit
 from storage.letter_filter import LetterFilter
 from storage.pool import Pool
 from storage.replay_fitness import Fitness
+from storage.replay_picks import Plan
 from storage.replay_selection import HELD_BYTES, survey
-from storage.replay_steps import Plan
 from storage.replays import Asked, ReplayRefusedError
 from tests.support import letter_rows
 from tests.support.databases import Database

@@ -12,7 +12,7 @@ from storage import replay_control, replay_outcomes, replay_plans, replay_select
 from storage.letter_filter import LetterFilter
 from storage.pool import Pool
 from storage.replay_fitness import Fitness
-from storage.replay_steps import BATCH_BYTES, Plan
+from storage.replay_picks import BATCH_BYTES, Plan
 from storage.replays import Asked, NothingToReplayError, ReplayRefusedError
 from tests.support import letter_rows
 from tests.support.databases import Database
