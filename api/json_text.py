@@ -157,6 +157,28 @@ def _walk(value: Any) -> Iterator[tuple[_Place | None, int, Any]]:
             way.pop()
 
 
+# As `encode` spells them; a pair of surrogates, which is one character, looks alike.
+_PERHAPS_ODD = re.compile(rb"\\u(?:0000|d[89a-f])")
+_ODD = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def odd_text(value: Any, encoded: bytes) -> str | None:
+    """The path of the first name or text with a NUL or half a pair of surrogates, which no text column of
+    Postgres and few programs take; None if there is none.
+
+    Args:
+        encoded: `encode` of the value, or of what it is part of, by which most are known to be free of both.
+    """
+    if not _PERHAPS_ODD.search(encoded):
+        return None
+    for place, _, found in _walk(value):
+        for name, item in _items(found):
+            texts = [each for each in (name, item) if isinstance(each, str)]
+            if any(_ODD.search(text) for text in texts):
+                return _path(_Place(place, name))
+    return None
+
+
 def _items(value: Any) -> Iterator[tuple[str | int, Any]]:
     if isinstance(value, dict):
         return iter(value.items())

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from api.callback import NAMES as CALLBACK_NAMES
 from api.callback import read_callback
-from api.json_text import MAX_NAME, encode, shortened
+from api.json_text import MAX_NAME, MAX_PATH, encode, odd_text, shortened
 from api.options import NAMES, read_options
 from api.problems import FieldError, Problem, field_errors
 from outbound.reach import Reach
@@ -114,7 +114,11 @@ def read_submission(
     if job is None or not isinstance(payload, dict) or errors:
         raise invalid(errors)
     asked = {name: body[name] for name in _ASKED if name in body}
-    request = hashlib.sha256(encode([job.name, payload, *([asked] if asked else [])])).digest()
+    encoded = encode([job.name, payload, *([asked] if asked else [])])
+    if (path := odd_text(payload, encoded)) is not None:
+        odd = "must not have a NUL or half a pair of surrogates in it"
+        raise invalid([FieldError(shortened(f"payload.{path}", MAX_PATH), odd)])
+    request = hashlib.sha256(encoded).digest()
     return Submission(job, _complete(job, payload), key, request, options, callback)
 
 

@@ -44,11 +44,6 @@ class Destination:
         """Whose turn it is: destinations of one place share connections' bounds. `host:port`."""
         return f"{self.host}:{self.port}"
 
-    @property
-    def shown(self) -> str:
-        """Without the query, in which secrets stand."""
-        return f"{self.scheme}://{self.authority}{self.target.partition('?')[0]}"
-
     @classmethod
     def parse(cls, url: str) -> Destination:
         """An absolute `http` or `https` URL in ASCII.

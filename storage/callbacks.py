@@ -28,15 +28,18 @@ WITH RECURSIVE places AS (
     CROSS JOIN LATERAL (
         SELECT c.id, c.next_try_at FROM redrive.callbacks c
         WHERE c.state = 'pending' AND c.place = p.place AND c.next_try_at <= now()
-        ORDER BY c.next_try_at LIMIT coalesce(known.room, $3) FOR UPDATE SKIP LOCKED) d
+        ORDER BY c.next_try_at LIMIT coalesce(known.room, $3)) d
 ), chosen AS (
-    SELECT id FROM open ORDER BY turn, next_try_at LIMIT $4
+    SELECT c.id FROM redrive.callbacks c
+    WHERE c.id = ANY (ARRAY(SELECT id FROM open ORDER BY turn, next_try_at LIMIT $4))
+      AND c.state = 'pending' AND c.next_try_at <= now()
+    FOR UPDATE SKIP LOCKED -- these alone: to lock is to write, and of each place there may be some
 )
 UPDATE redrive.callbacks c SET tries = c.tries + 1, next_try_at = now() + make_interval(secs => $5)
 FROM chosen, redrive.jobs j, redrive.job_callbacks asked
 WHERE c.id = chosen.id AND j.id = c.job_id AND asked.job_id = c.job_id
 RETURNING c.id::text, c.job_id, c.generation, c.attempt, c.job_state, c.reason, c.error, c.finished_at,
-    c.tries, c.place, asked.url, j.type, j.queue, j.created_at,
+    c.tries, c.next_try_at AS claimed_until, c.place, asked.url, j.type, j.queue, j.created_at,
     CASE WHEN c.job_state = 'SUCCEEDED' THEN octet_length(j.result) END AS result_size,
     CASE WHEN c.job_state = 'SUCCEEDED' AND octet_length(j.result) <= $6 THEN j.result END AS result
 """
@@ -52,13 +55,13 @@ _DELIVERED = f"""
 UPDATE redrive.callbacks SET state = 'delivered', ended_at = now(), answers = {_ANSWERS}
 WHERE id = $1::uuid AND state = 'pending'
 """  # noqa: S608 - a text from above
-# A sender whose claim ran out leaves the next one's word alone.
+# A sender whose claim ran out leaves the next one's word alone; tries begin anew when it is retried by hand.
 _FAILED = f"""
 UPDATE redrive.callbacks
 SET answers = {_ANSWERS}, next_try_at = now() + make_interval(secs => $5),
     state = CASE WHEN $6::text IS NULL THEN 'pending' ELSE 'dead' END,
     why_dead = $6, ended_at = CASE WHEN $6::text IS NOT NULL THEN now() END
-WHERE id = $1::uuid AND state = 'pending' AND tries = $4
+WHERE id = $1::uuid AND state = 'pending' AND next_try_at = $4
 """  # noqa: S608 - a text from above
 _PRUNE = """
 WITH gone AS (
@@ -72,8 +75,8 @@ SELECT count(*) FROM gone
 
 @dataclass(frozen=True)
 class Callback:
-    """One to send now: the end of a job, as it was. `tries` counts this one; `result` is UTF-8 JSON, None
-    where it is longer than asked for.
+    """One to send now: the end of a job, as it was. `tries` counts this one; `claimed_until` is of this claim
+    alone; `result` is UTF-8 JSON, None where it is longer than asked for.
     """
 
     id: str
@@ -85,6 +88,7 @@ class Callback:
     error: str | None
     finished_at: datetime | None
     tries: int
+    claimed_until: datetime
     place: str
     url: str
     type: str
@@ -141,7 +145,7 @@ async def failed(
     """
     said = None if error is None else safe_text(error, MAX_ERROR)
     with translate("record a failed callback"):
-        await pool.execute(_FAILED, callback.id, status, said, callback.tries, retry_in_s, dead)
+        await pool.execute(_FAILED, callback.id, status, said, callback.claimed_until, retry_in_s, dead)
 
 
 @off_without_table(otherwise=lambda: 0)

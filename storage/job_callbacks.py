@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,5 +89,7 @@ async def of_job(db: AnyConnection, job_id: str) -> CallbackOfJob | None:
 
 
 def shown_url(url: str) -> str:
-    """Without the query, in which secrets stand."""
-    return url.partition("?")[0]
+    """Without path and query: many services have the secret in the path."""
+    scheme, _, rest = url.partition("://")
+    authority = re.split("[/?]", rest, maxsplit=1)[0]
+    return f"{scheme}://{authority}/{'' if rest.removesuffix('/') == authority else '…'}"

@@ -45,9 +45,10 @@ ASKED: dict[int | str, dict[str, Any]] = {202: {"description": "It runs, and was
 async def cancel(job_id: str, request: Request, runtime: Context, principal: Canceller) -> Response:
     """A job that waits is CANCELLED at once: 200 with the job. One that runs is asked to stop: 202.
 
-    Its task sees that with `self.cancelled()` and may end early; it is not tried again in any case, but if it
-    comes to its end, it has SUCCEEDED or is DEAD. 409 when the job has ended otherwise. A key with `submit`
-    cancels the jobs that it submitted, one with `operate` any.
+    Its task sees that with `self.cancelled()` and may end early; it is not tried again when it fails, but if
+    it comes to its end, it has SUCCEEDED or is DEAD. One whose worker is lost is taken up again, and asked
+    again. 409 when the job has ended otherwise. A key with `submit` cancels the jobs that it submitted, one
+    with `operate` any.
     """
     asked = await read_json(request, runtime.config.api.body_limit, _note)
     async with runtime.database() as db:

@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from api.auth import Context, Reader
 from api.filtering import Filter
+from api.holding import still_good
 from api.problems import Problem
 from api.runtime import Runtime
 from storage.errors import DatabaseAwayError, translate
@@ -23,6 +24,8 @@ from topology.letter_view import view_properties
 MAX_EXPORTS = 2
 # Each holds its view of the database, and what is deleted meanwhile stays in it.
 LONGEST_S = 3_600.0
+# So often its key is looked at.
+KEY_S = 2.0
 # Above this a letter goes out in pieces, so that its base64 is never whole in memory.
 IN_PIECES = 1024 * 1024
 NAME = "redrive-api-export"
@@ -46,7 +49,7 @@ async def export_letters(request: Request, runtime: Context, wanted: Filter) -> 
     if len(running) >= MAX_EXPORTS:
         detail = f"{MAX_EXPORTS} exports are under way"
         raise Problem(503, "too-many-exports", detail, headers={"Retry-After": "30"})
-    lines = _lines(runtime, wanted, request.app.state.stopping, running)
+    lines = _lines(request, runtime, wanted, running)
     # What is wrong from the start is told by the status.
     first = await anext(lines, b"")
     headers = {"Content-Disposition": 'attachment; filename="dead-letters.jsonl"'}
@@ -61,7 +64,7 @@ async def _after(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncIterat
 
 
 async def _lines(
-    runtime: Runtime, wanted: LetterFilter, stopping: asyncio.Event, running: set[object]
+    request: Request, runtime: Runtime, wanted: LetterFilter, running: set[object]
 ) -> AsyncGenerator[bytes, None]:
     """On a connection of its own: those of the pool are for requests that are over soon."""
     mine = object()
@@ -69,7 +72,7 @@ async def _lines(
     try:
         with translate("export letters"):
             connection = await connect(runtime.config.storage, NAME)
-        async with aclosing(_read(connection, wanted, stopping)) as lines:
+        async with aclosing(_read(request, connection, wanted)) as lines:
             async for line in lines:
                 yield line
     finally:
@@ -77,14 +80,20 @@ async def _lines(
 
 
 async def _read(
-    connection: AnyConnection, wanted: LetterFilter, stopping: asyncio.Event
+    request: Request, connection: AnyConnection, wanted: LetterFilter
 ) -> AsyncGenerator[bytes, None]:
-    timer = asyncio.get_running_loop().call_later(LONGEST_S, connection.terminate)
+    loop, stopping = asyncio.get_running_loop(), request.app.state.stopping
+    timer = loop.call_later(LONGEST_S, connection.terminate)
+    look = loop.time() + KEY_S
     try:
         async with aclosing(export(connection, wanted)) as found:
             async for letter in found:
                 if stopping.is_set():
                     raise DatabaseAwayError("the server stops; the export is not whole")
+                if loop.time() >= look:
+                    if not await still_good(request):
+                        raise DatabaseAwayError("the key is revoked; the export is not whole")
+                    look = loop.time() + KEY_S
                 if len(letter.body) <= IN_PIECES:
                     yield await asyncio.to_thread(_whole, letter)
                 else:

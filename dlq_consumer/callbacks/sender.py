@@ -76,7 +76,9 @@ class CallbackSender:
             answer, problem, dead = None, None, None
             try:
                 answer = await self._post(callback, poster)
-            except (RefusedError, BadUrlError) as error:
+            except RefusedError as error:
+                problem, dead = _refused(callback, error)
+            except BadUrlError as error:
                 problem = dead = f"may not be called: {error}"
             except NoAnswerError as error:
                 problem = str(error)
@@ -129,6 +131,17 @@ class CallbackSender:
             problem or f"the receiver answered {status}",
             extra=extra | {"action": "callback_dead" if dead else "callback_failed", "retry_in_s": wait_s},
         )
+
+
+def _refused(callback: Callback, error: RefusedError) -> tuple[str, str | None]:
+    """What is told, and why it is dead, if it is: a name may lead elsewhere the next time. To which address
+    it leads is the operator's to know: whoever submits could look up inner names else."""
+    if Destination.parse(callback.url).address is not None:
+        told = f"may not be called: {error}"
+        return told, told
+    extra = {"action": "callback_refused", "callback": callback.id, "place": callback.place}
+    log.warning("callback refused: %s", error, extra=extra)
+    return "may not be called: its host's name leads to an address that is not allowed", None
 
 
 def _mixed(places: Sequence[str]) -> Sequence[str]:

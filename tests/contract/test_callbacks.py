@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 
-from storage import callbacks, claims, figures, job_actions, job_callbacks, jobs
+from storage import callback_list, callbacks, claims, figures, job_actions, job_callbacks, jobs
 from storage.callbacks import Callback, Limits
 from storage.claims import Completion
 from storage.errors import MigrationError
@@ -253,3 +253,17 @@ async def test_on_the_schema_of_the_release_before_nothing_is_stored_and_jobs_ar
         finally:
             await pool.close()
             await connection.close()
+
+
+async def test_what_was_retried_by_hand_is_not_ended_by_the_try_before(
+    pool: Pool, db: asyncpg.Connection
+) -> None:
+    await ended(db, 1, "hooks.example:443")
+    (first,) = await due(pool)
+    await callback_list.retry(pool, UUID(first.id), by="ada", note="the receiver is mended")
+    (second,) = await due(pool)
+    assert (first.tries, second.tries) == (1, 1)
+    await callbacks.failed(pool, first, status=410, retry_in_s=0, dead="the receiver answered 410: gone")
+    assert await counted(db) == {"pending": 1, "dead": 0}
+    await callbacks.delivered(pool, second, 200)
+    assert await counted(db) == {"pending": 0, "dead": 0}

@@ -57,3 +57,19 @@ def test_it_holds_little_and_what_breaks_off_can_be_told(api: tuple[Stack, Proce
             for _ in chunks:
                 pass
     eventually(lambda: stack.http.get("/dead-letters/export?task=none").status_code == 200, 20, "a turn")
+
+
+def test_it_breaks_off_when_its_key_is_revoked(api: tuple[Stack, Process]) -> None:
+    stack, _ = api
+    store_large(stack.database, 100)
+    made = stack.command("api.keys_cli:main", "create", "leaver")
+    headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
+    with stack.http.stream("GET", "/dead-letters/export", timeout=60, headers=headers) as answer:
+        chunks = answer.iter_raw()
+        next(chunks)
+        assert stack.command("api.keys_cli:main", "revoke", "leaver").returncode == 0
+        refused = lambda: stack.http.get("/groups", headers=headers).status_code == 401  # noqa: E731
+        eventually(refused, 20, "the key opens nothing any more")
+        with pytest.raises(httpx.RemoteProtocolError):
+            for _ in chunks:
+                pass

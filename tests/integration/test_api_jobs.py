@@ -274,8 +274,31 @@ def test_numbers_that_json_lacks_are_named_and_long_integers_stay_exact(
     }
 
 
-def test_nul_and_lone_surrogates_travel_unharmed(api: httpx.Client, running: Stack) -> None:
-    payload = {"event_id": "e", "kind": "k", "data": {"text": "a\ud800\x00b", "\udfff": 1}}
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        ({"text": "a\x00b"}, "payload.data.text"),
+        ({"list": ["fine", {"deep": "\ud800"}]}, "payload.data.list.1.deep"),
+        ({"\udfff": 1}, "payload.data."),
+        ({"text": "\udc00\ud800"}, "payload.data.text"),
+    ],
+)
+def test_nul_and_half_a_pair_of_surrogates_are_named_and_nothing_is_stored(
+    api: httpx.Client, running: Stack, data: dict[str, Any], field: str
+) -> None:
+    payload = {"event_id": "e", "kind": "k", "data": data}
+    text = json.dumps({"type": "webhooks.handle_webhook", "payload": payload, "idempotency_key": "k"})
+    answer = api.post("/jobs", content=text, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422, answer.text
+    (fault,) = answer.json()["errors"]
+    assert fault["field"].startswith(field)
+    assert running.database.value("select count(*) from redrive.jobs") == 0
+
+
+def test_whole_characters_and_what_looks_like_an_escape_travel_unharmed(
+    api: httpx.Client, running: Stack
+) -> None:
+    payload = {"event_id": "e", "kind": "k", "data": {"text": "\U0001f600 \\u0000 \\ud800", "\U0001f600": 1}}
     text = json.dumps({"type": "webhooks.handle_webhook", "payload": payload, "idempotency_key": "k"})
     answer = api.post("/jobs", content=text, headers={"Content-Type": "application/json"})
     assert answer.status_code == 202, answer.text

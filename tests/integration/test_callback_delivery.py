@@ -101,7 +101,7 @@ def test_a_dead_one_is_listed_and_sent_again_by_hand_and_who_did_it_is_on_record
     ids = [str(caller.until(job, state="dead")["id"]) for job in ("a", "b")]
     listed = caller.dlq_here("callbacks", "--state", "dead", "--job", "a", "--json")
     (shown,) = (json.loads(line) for line in listed.stdout.splitlines())
-    assert (shown["id"], shown["url"], shown["answers"][0]["status"]) == (ids[0], f"{hook.url}hook", 410)
+    assert (shown["id"], shown["url"], shown["answers"][0]["status"]) == (ids[0], f"{hook.url}…", 410)
     first = caller.dlq_here("callbacks", "--limit", "1", "--receiver", f"127.0.0.1:{hook.port}")
     cursor = first.stderr.split("--before ")[1].strip()
     rest = caller.dlq_here("callbacks", "--json", "--before", cursor)

@@ -96,7 +96,7 @@ def test_a_job_and_those_of_a_batch_tell_of_their_end_when_it_can_be_read(
         return callback
 
     shown = eventually(recorded, 10, "it is recorded")
-    assert (shown["url"], shown["on"]) == (f"{hook.url}done", list(FINAL))
+    assert (shown["url"], shown["on"]) == (f"{hook.url}…", list(FINAL))
     (delivery,) = shown["deliveries"]
     assert (delivery["id"], delivery["tries"], delivery["last_answer"]["status"]) == (said[job]["id"], 1, 200)
     assert running.job(rest[0])["callback"] is None

@@ -19,7 +19,7 @@ from outbound.poster import Answer
 from outbound.reach import Reach
 from outbound.settings import CallbackSettings
 from storage.callbacks import Callback
-from storage.job_callbacks import FINAL, JobCallback
+from storage.job_callbacks import FINAL, JobCallback, shown_url
 from topology.catalogue import TOPOLOGY
 
 WHEN = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -27,9 +27,22 @@ REACH = Reach()
 URL = "https://hooks.example/jobs?token=s3cret"
 GOOD = {"type": "webhooks.handle_webhook", "payload": {"event_id": "e", "kind": "k", "data": {}}}
 ENDED = Callback(
-    "id", "job", 2, 3, "SUCCEEDED", None, None, WHEN, 1, "hooks.example:443", URL, "t", "q", WHEN,
+    "id", "job", 2, 3, "SUCCEEDED", None, None, WHEN, 1, WHEN, "hooks.example:443", URL, "t", "q", WHEN,
     17, b'{"a": NaN, "b": "\\ud800"}',
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://hooks.example", "https://hooks.example/"),
+        ("https://hooks.example/", "https://hooks.example/"),
+        ("https://hooks.example/services/T0/B0/s3cret", "https://hooks.example/…"),
+        ("https://hooks.example:8443?token=s3cret", "https://hooks.example:8443/…"),
+    ],
+)
+def test_what_is_shown_of_a_url_is_where_it_leads_and_no_secret(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
 
 
 def faults(reach: Reach | None = REACH, **asked: Any) -> list[FieldError]:
@@ -42,7 +55,7 @@ def test_a_callback_is_read_with_the_ends_that_it_is_told_of() -> None:
     assert read_callback({"callback_url": URL}, REACH, []) == JobCallback(URL, "hooks.example:443", FINAL)
     some = read_callback({"callback_url": URL, "callback_on": ["DEAD"]}, REACH, [])
     assert some is not None
-    assert (some.states, some.shown_url) == (("DEAD",), "https://hooks.example/jobs")
+    assert (some.states, some.shown_url) == (("DEAD",), "https://hooks.example/…")
     assert read_callback({}, REACH, []) is None
 
 

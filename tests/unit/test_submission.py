@@ -95,8 +95,27 @@ def test_an_unknown_type_is_told_the_known_ones() -> None:
         read_submission(TOPOLOGY, {**GOOD, "type": "nope"}, ["k"])
 
 
-def test_lone_surrogates_and_nul_pass_where_the_model_takes_anything() -> None:
-    payload = {"event_id": "e", "kind": "k", "data": {"text": "a\ud800\x00", "n": [1]}}
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        ({"text": "a\x00"}, "payload.data.text"),
+        ({"a": [{"b": 1}, ["\udc00"]]}, "payload.data.a.1.0"),
+        ({"a": {"\ud800": 1}}, "payload.data.a."),
+        ({"text": "\U0001f600", "last": "\x00"}, "payload.data.last"),
+    ],
+)
+def test_half_a_pair_of_surrogates_and_nul_are_named_also_where_the_model_takes_anything(
+    data: dict[str, object], field: str
+) -> None:
+    payload = {"event_id": "e", "kind": "k", "data": data}
+    with pytest.raises(Problem) as refused:
+        read_submission(TOPOLOGY, {"type": "webhooks.handle_webhook", "payload": payload}, ["k"])
+    assert refused.value.status == 422
+    assert [error.field.startswith(field) for error in refused.value.errors] == [True]
+
+
+def test_characters_beyond_the_first_plane_and_the_spelling_of_an_escape_pass() -> None:
+    payload = {"event_id": "e", "kind": "k", "data": {"\U0001f600": "\U0001f600 \\u0000 \\ud800"}}
     found = read_submission(TOPOLOGY, {"type": "webhooks.handle_webhook", "payload": payload}, ["k"])
     assert found.payload == payload
 
