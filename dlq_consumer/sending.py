@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from storage.replay_steps import Outgoing
 from topology.broker_errors import (
@@ -40,6 +40,13 @@ class Sent:
     why: str = ""
 
 
+class _Made(NamedTuple):
+    """A letter, and what goes out, or why it cannot."""
+
+    item: Outgoing
+    publish: Publish | Sent
+
+
 class Sender:
     """One batch in flight at a time, so that a closed channel can be told from its cause."""
 
@@ -49,6 +56,8 @@ class Sender:
 
     async def send(self, items: Sequence[Outgoing]) -> list[Sent]:
         """Publish all, confirmed and mandatory, to the default exchange."""
+        # Beside the batch before, which waits for its confirms.
+        made = await _made_ready(items)
         async with self._turn:
             waits = {
                 target: why
@@ -58,7 +67,7 @@ class Sender:
             results = [
                 Sent(item.token, "unsent", waits[item.target]) for item in items if item.target in waits
             ]
-            return results + await self._send([item for item in items if item.target not in waits])
+            return results + await self._send([each for each in made if each.item.target not in waits])
 
     async def _gated(self, target: str) -> str:
         """Why nothing is to be sent to `target` now; "" where nothing is in the way."""
@@ -67,39 +76,44 @@ class Sender:
         except BrokerError as error:
             return str(error)
 
-    async def _send(self, items: Sequence[Outgoing]) -> list[Sent]:
-        large = [item for item in items if len(item.body) > ALONE_BYTES]
-        small = [item for item in items if len(item.body) <= ALONE_BYTES]
+    async def _send(self, made: Sequence[_Made]) -> list[Sent]:
+        large = [each for each in made if len(each.item.body) > ALONE_BYTES]
+        small = [each for each in made if len(each.item.body) <= ALONE_BYTES]
         results = await self._publish(small, alone=len(small) == 1)
-        for item in large:
-            results += await self._publish([item], alone=True)
-        by_token = {item.token: item for item in items}
+        for each in large:
+            results += await self._publish([each], alone=True)
+        by_token = {each.item.token: each for each in made}
         # A job's message may go out twice: so the culprit is found by sending each alone.
         for index, result in enumerate(results):
-            item = by_token[result.token]
-            if result.what == "unsent" and result.why.startswith(_CLOSED) and item.generation is not None:
-                (results[index],) = await self._publish([item], alone=True)
+            each = by_token[result.token]
+            closed = result.what == "unsent" and result.why.startswith(_CLOSED)
+            if closed and each.item.generation is not None:
+                (results[index],) = await self._publish([each], alone=True)
         return results
 
-    async def _publish(self, items: Sequence[Outgoing], *, alone: bool) -> list[Sent]:
-        """In the order of `items`."""
-        made: list[Publish | Sent] = []
-        for begin in range(0, len(items), AT_ONCE):
-            made += map(_publish_of, items[begin : begin + AT_ONCE])
-            await asyncio.sleep(0)
-        ready = [each for each in made if not isinstance(each, Sent)]
+    async def _publish(self, made: Sequence[_Made], *, alone: bool) -> list[Sent]:
+        """In their order."""
+        ready = [each.publish for each in made if not isinstance(each.publish, Sent)]
         try:
             outcomes: Sequence[BrokerError | None] = await self._publisher.publish_all(ready)
         except NotSent as error:
             outcomes = [error] * len(ready)
         told = iter(outcomes)
         return [
-            each if isinstance(each, Sent) else _sent(item, next(told), alone=alone)
-            for item, each in zip(items, made, strict=True)
+            publish if isinstance(publish, Sent) else _sent(item, next(told), alone=alone)
+            for item, publish in made
         ]
 
 
 _CLOSED = "the channel was closed"
+
+
+async def _made_ready(items: Sequence[Outgoing]) -> list[_Made]:
+    made: list[_Made] = []
+    for begin in range(0, len(items), AT_ONCE):
+        made += [_Made(item, _publish_of(item)) for item in items[begin : begin + AT_ONCE]]
+        await asyncio.sleep(0)
+    return made
 
 
 def _publish_of(item: Outgoing) -> Publish | Sent:
