@@ -19,6 +19,7 @@ from api.keys import KeyRing
 from api.outbox_room import OutboxRoom
 from api.pruning import prune_forever
 from api.rate_limit import RateLimit
+from api.readiness import DatabaseLook
 from api.relay import Relay
 from api.settings import ApiSettings
 from outbound.reach import Reach
@@ -60,6 +61,7 @@ class Runtime:
         self.broker = BrokerView(config.management_url, config.address.vhost)
         self.room = OutboxRoom(config.api.outbox_limit)
         self.group_commit = GroupCommit(self.database)
+        self.database_look = DatabaseLook(self.database)
         self.relay = self._new_relay()
         self.watch = BrokerWatch(self.broker, config.topology)
         self.figures = ApiFigures(self)

@@ -9,9 +9,6 @@ from fastapi.responses import PlainTextResponse
 
 from api.auth import Context, Reader
 from api.json_text import JsonResponse
-from api.runtime import Runtime
-from storage.errors import DRIVER_ERRORS, DatabaseAwayError, MigrationError
-from storage.schema import require_schema
 from topology.prometheus.text import CONTENT_TYPE
 
 router = APIRouter(tags=["health"])
@@ -29,7 +26,7 @@ async def ready(runtime: Context) -> Response:
 
     With trouble of the broker or the topology 200, and its name in `degraded`: jobs are accepted, and wait.
     """
-    database = await _database(runtime)
+    database = await runtime.database_look.state()
     room, troubles = runtime.room, runtime.troubles
     is_ready = database == "ok" and not room.full
     content: dict[str, Any] = {
@@ -42,19 +39,6 @@ async def ready(runtime: Context) -> Response:
         "degraded": [trouble.as_json() for trouble in troubles],
     }
     return JsonResponse(content, 200 if is_ready else 503)
-
-
-async def _database(runtime: Runtime) -> str:
-    try:
-        async with runtime.database() as db:
-            await require_schema(db)
-    except DatabaseAwayError:
-        return "away"
-    except MigrationError as error:
-        return str(error)
-    except DRIVER_ERRORS as error:  # such as a password that was changed
-        return f"refused: {type(error).__name__}"
-    return "ok"
 
 
 def metrics_router(*, public: bool) -> APIRouter:
