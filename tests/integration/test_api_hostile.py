@@ -16,11 +16,9 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
 
-from tests.support.databases import Database
-from tests.support.processes import Processes
+from tests.support.api_alone import api_alone
 from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
-from tests.support.vhosts import Vhost
 from topology.catalogue import TOPOLOGY
 
 # Of each kind and route: all of it takes about a minute on a slow machine.
@@ -34,13 +32,7 @@ NESTED = b"[" * 100_000
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Stack]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Stack:
-        stack = Stack(vhost, database, processes)
-        stack.apply_topology()
-        stack.start_api(REDRIVE_API_DOCS="true")
-        return stack
-
-    with places.shared(make) as shared:
+    with api_alone(places, REDRIVE_API_DOCS="true") as shared:
         yield shared
 
 

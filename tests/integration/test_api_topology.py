@@ -7,12 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.support.databases import Database
+from tests.support.api_alone import api_alone
 from tests.support.mermaid import read
-from tests.support.processes import Processes
 from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
-from tests.support.vhosts import Vhost
 from topology.catalogue import TOPOLOGY
 from topology.entities import compile_topology
 from topology.render.description import description
@@ -20,13 +18,7 @@ from topology.render.description import description
 
 @pytest.fixture(scope="module")
 def shared(places: Places) -> Iterator[Shared[Stack]]:
-    def make(vhost: Vhost, database: Database, processes: Processes) -> Stack:
-        stack = Stack(vhost, database, processes)
-        stack.apply_topology()
-        stack.start_api(REDRIVE_API_DOCS="true")
-        return stack
-
-    with places.shared(make) as shared:
+    with api_alone(places, REDRIVE_API_DOCS="true") as shared:
         yield shared
 
 

@@ -13,13 +13,13 @@ from tests.support.vhosts import Vhost
 
 
 @contextmanager
-def api_alone(places: Places) -> Iterator[Shared[Stack]]:
-    """The topology is applied and the API ready."""
+def api_alone(places: Places, **settings: str) -> Iterator[Shared[Stack]]:
+    """The topology is applied and the API ready, with these settings beside the usual ones."""
 
     def make(vhost: Vhost, database: Database, processes: Processes) -> Stack:
         stack = Stack(vhost, database, processes)
         stack.apply_topology()
-        stack.start_api()
+        stack.start_api(ready=True, **settings)
         return stack
 
     with places.shared(make) as shared:
