@@ -15,6 +15,7 @@ from api.body import as_model, body_schema, read_json
 from api.choosing import Strict, Until
 from api.filtering import Text, Time
 from api.json_text import JsonResponse
+from api.paging import page_answer
 from api.problems import FieldError, Problem, invalid
 from api.runtime import Runtime
 from storage import alert_list, alert_snoozes, alerts
@@ -73,9 +74,7 @@ async def page(
             found = await alert_list.newest(db, wanted, limit=limit + 1, cursor=cursor)
     except CursorError as error:
         raise invalid("cursor", str(error)) from error
-    shown = found[:limit]
-    more = shown[-1].cursor if len(found) > limit else None
-    return JsonResponse({"alerts": [alert.as_json() for alert in shown], "next_cursor": more})
+    return page_answer("alerts", found, limit, lambda alert: alert.cursor)
 
 
 @router.get("/alerts/{alert_id}", dependencies=[Reader], summary="One alert and its deliveries")

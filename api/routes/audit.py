@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from api.auth import Context, Requires
 from api.filtering import Text, TimeText
-from api.json_text import JsonResponse
+from api.paging import page_answer
 from storage import audit
 from storage.audit import MAX_PAGE, AuditFilter
 from storage.times import TIME_FORMS, read_time
@@ -43,6 +43,4 @@ async def page(
     )  # fmt: skip
     async with runtime.database() as db:
         found = await audit.newest(db, wanted, limit=limit + 1, before=cursor)
-    shown = found[:limit]
-    more = shown[-1].id if len(found) > limit else None
-    return JsonResponse({"entries": [entry.as_json() for entry in shown], "next_cursor": more})
+    return page_answer("entries", found, limit, lambda entry: entry.id)

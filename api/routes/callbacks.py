@@ -14,6 +14,7 @@ from api.body import as_model, body_schema, read_json
 from api.choosing import Strict
 from api.filtering import Text
 from api.json_text import JsonResponse
+from api.paging import page_answer
 from api.problems import Problem, invalid
 from storage import callback_list
 from storage.callback_list import MAX_NOTE, MAX_PAGE, CallbackFilter, CallbackState, UnknownCallbackError
@@ -51,9 +52,7 @@ async def page(
             found = await callback_list.newest(db, wanted, limit=limit + 1, cursor=cursor)
     except CursorError as error:
         raise invalid("cursor", str(error)) from error
-    shown = found[:limit]
-    more = shown[-1].cursor if len(found) > limit else None
-    return JsonResponse({"callbacks": [each.as_json() for each in shown], "next_cursor": more})
+    return page_answer("callbacks", found, limit, lambda each: each.cursor)
 
 
 @router.get("/callbacks/{callback_id}", dependencies=[Reader], summary="One callback")

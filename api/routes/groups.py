@@ -15,6 +15,7 @@ from api.body import as_model, body_schema, read_json
 from api.choosing import Until
 from api.filtering import Text
 from api.json_text import JsonResponse
+from api.paging import page_answer
 from api.problems import Problem, invalid
 from api.routes.dead_letters import letter_view
 from api.runtime import Runtime
@@ -79,9 +80,7 @@ async def page(
             found = await group_list.page(db, wanted, sort=sort, limit=limit + 1, cursor=cursor)
     except CursorError as error:
         raise invalid("cursor", str(error)) from error
-    shown = found[:limit]
-    more = shown[-1].cursor(sort) if len(found) > limit else None
-    return JsonResponse({"groups": [group.as_json() for group in shown], "next_cursor": more})
+    return page_answer("groups", found, limit, lambda group: group.cursor(sort))
 
 
 @router.get("/groups/{fingerprint}", dependencies=[Reader], summary="A group with notes, counts, an example")
