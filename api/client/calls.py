@@ -94,7 +94,8 @@ def call(request: Request, patience: Patience, for_s: float | None = None) -> St
     """The 2xx answer to `request`.
 
     Sent again: after no answer, 429, 502, 503, 504 and a 409 with `Retry-After`, and never later than
-    `for_s` seconds (`patience.total_s`) beside what the server may hold the answer back.
+    `for_s` seconds (`patience.total_s`) beside what the server may hold the answer back. A last try that
+    this cut short says less than the answer before it, which is raised then.
 
     Raises:
         RedriveError: of the fitting type.
@@ -102,10 +103,12 @@ def call(request: Request, patience: Patience, for_s: float | None = None) -> St
     for_s = patience.total_s if for_s is None else for_s
     ends = patience.clock() + for_s + request.held_s
     tries = 0
+    answered: RedriveError | None = None
     while True:
         tries += 1
+        whole_s = patience.request_s + request.held_s
         left = max(ends - patience.clock(), 0.001)
-        got = yield Send(request, min(patience.request_s + request.held_s, left), ends)
+        got = yield Send(request, min(whole_s, left), ends)
         assert got is not None
         if isinstance(got, Answer) and 200 <= got.status < 300:
             return got
@@ -114,10 +117,12 @@ def call(request: Request, patience: Patience, for_s: float | None = None) -> St
         failed = _failed(request, got, tries)
         pause = next_pause(request, got, patience, tries)
         if pause is None or patience.clock() + pause >= ends:
+            cause = got.error if isinstance(got, NoAnswer) else None
+            if cause and answered and request.again and left < whole_s:
+                failed = answered
             failed.idempotency_key = request.key
-            if isinstance(got, NoAnswer):
-                raise failed from got.error
-            raise failed
+            raise failed from cause
+        answered = failed if isinstance(got, Answer) else None
         log.info("%s %s: %s; again in %.1f s", request.method, request.path, _said(got), pause)
         yield Pause(pause)
 

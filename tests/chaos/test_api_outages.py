@@ -238,12 +238,13 @@ def test_a_database_lost_on_the_way_is_a_503_and_everything_recovers(
     getattr(database, outage)()
     answers = [submit(stack, "b"), stack.http.get("/jobs/x")]
     assert [answer.status_code for answer in answers] == [503] * 2
-    assert readiness(stack)[0] == 503
+    # Readiness may be half a second old.
+    eventually(lambda: readiness(stack)[0] == 503, 10, "it is not ready")
     assert stack.http.get("/healthz").status_code == 200
     database.resume()
     eventually(partial(is_accepted, stack, "b"), 20, "jobs are accepted")
     assert submit(stack, "b").headers["idempotent-replayed"] == "true"
-    assert readiness(stack)[0] == 200
+    eventually(lambda: readiness(stack)[0] == 200, 10, "it is ready")
     assert sorted(set(orders(stack))) == ["a", "b"]
 
 

@@ -138,6 +138,19 @@ def test_retry_after_is_kept_and_one_beyond_the_time_is_not_awaited() -> None:
         assert (shell.pauses, raised.value.retry_after_s) == ([], float(header[:9]))
 
 
+def test_an_answer_is_raised_if_only_the_end_of_the_time_cuts_the_try_after_it() -> None:
+    unavailable = problem(503, "outbox-full")
+    cut_short = Shell([unavailable, unavailable, CUT], each_s=28.0)
+    with pytest.raises(errors.Unavailable) as raised:
+        cut_short.run(call(POST, cut_short.patience))
+    assert (raised.value.idempotency_key, raised.value.__cause__) == ("k", CUT.error)
+    assert len(cut_short.sent) == 3
+    assert cut_short.sent[2].timeout_s < 10.0
+    away = Shell([unavailable, CUT, CUT], each_s=28.0)
+    with pytest.raises(errors.Unreachable):
+        away.run(call(POST, away.patience))
+
+
 def test_a_problem_is_raised_as_its_type_with_its_fields() -> None:
     said = {"errors": [{"field": "payload.a", "message": "is wrong"}], "more_errors": 3}
     shell = Shell([problem(422, "invalid", **said)])
