@@ -91,7 +91,7 @@ class AlertSettings(BaseSettings):
     )
     allow: Allowed = Field(
         default=(),
-        description="addresses, networks and host names that webhook and Sentry may be though not public",
+        description="addresses, networks and host names that may be called though not public",
     )
     timeout_s: float = Field(default=10.0, gt=0, le=60, description="for one delivery")
     apprise_urls: Annotated[tuple[SecretStr, ...], NoDecode] = Field(

@@ -67,13 +67,26 @@ class Reach:
         """
         if self.names(to.host):
             return
-        if to.address is not None:
-            self._judge(to, to.address)
-        elif to.host == "localhost" or to.host.endswith(".localhost"):
-            if not self.networks:
-                raise RefusedError("localhost is loopback")
-        elif to.scheme == "http" and not self.networks:
+        self.check_host(to.host, to.address)
+        if to.scheme == "http" and not (self.networks if to.address is None else self._allows(to.address)):
             raise RefusedError("http is for allowed hosts only: use https")
+
+    def check_host(self, host: str, address: IPAddress | None) -> None:
+        """The same by whatever protocol.
+
+        Args:
+            host: lower case, without brackets.
+            address: where that is one.
+
+        Raises:
+            RefusedError
+        """
+        if self.names(host):
+            return
+        if address is not None:
+            self.judge(address)
+        elif (host == "localhost" or host.endswith(".localhost")) and not self.networks:
+            raise RefusedError("localhost is loopback")
 
     async def addresses(self, to: Destination, resolve: Resolve) -> list[str]:
         """Those to connect to, all judged.
@@ -95,13 +108,22 @@ class Reach:
                 self._judge(to, address)
         return found
 
-    def _judge(self, to: Destination, address: IPAddress) -> None:
-        if any(address in network or embedded(address) in network for network in self.networks):
-            return
-        if what := not_public(address):
+    def judge(self, address: IPAddress) -> None:
+        """By whatever protocol.
+
+        Raises:
+            RefusedError: it is neither public nor allowed.
+        """
+        if not self._allows(address) and (what := not_public(address)):
             raise RefusedError(f"{address} is {what}")
-        if to.scheme == "http":
+
+    def _judge(self, to: Destination, address: IPAddress) -> None:
+        self.judge(address)
+        if to.scheme == "http" and not self._allows(address):
             raise RefusedError("http is for allowed hosts only: use https")
+
+    def _allows(self, address: IPAddress) -> bool:
+        return any(address in network or embedded(address) in network for network in self.networks)
 
 
 class SystemResolver:

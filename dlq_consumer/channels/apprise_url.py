@@ -3,125 +3,115 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import json
 import logging
 import re
-import threading
-from urllib.parse import unquote
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from contextlib import suppress
+from typing import Any
 
 import apprise
 
 from dlq_consumer.alert_message import TEST, text, title
 from dlq_consumer.channels.channel import DeliveryError
+from outbound.addresses import read_address
+from outbound.reach import Reach, RefusedError
 from storage.alerts import Alert
 
 _SCHEME = re.compile(r"([a-z0-9.+-]+)://", re.IGNORECASE)
-# Pieces of a URL that are long enough to be a secret, and to be told from other words.
-_PIECE = re.compile(r"[^/:@?&=,#\s]{4,}")
 _LOG = logging.getLogger("apprise")
+_KINDS = {"resolved": "success", TEST: "info"}
+# `-P`: nothing in the working directory takes the place of a module.
+_COMMAND = (sys.executable, "-P", "-m", "dlq_consumer.channels.apprise_process")
+# Seconds for the process to begin.
+START_S = 30.0
 
 
 class AppriseUrl:
-    """Sends through Apprise, which blocks, in a thread of its own.
+    """Sends through Apprise, each alert in a process of its own, one at a time.
 
-    One at a time: a receiver that hangs for ever holds one thread, which ends with the process, and what
-    comes meanwhile fails at once and is tried later.
+    Apprise opens its connections by itself: there each is judged, and what hangs is ended.
     """
 
     takes_resolved = True
 
-    def __init__(self, url: str, number: int, timeout_s: float) -> None:
+    def __init__(self, url: str, number: int, timeout_s: float, reach: Reach) -> None:
         """Args:
         number: from 1, its place among the URLs.
+        timeout_s: it has twice this for all, once it has begun.
 
         Raises:
-            ValueError: Apprise does not understand it. The message quotes no more of it than the scheme.
+            ValueError: Apprise does not understand it, or it names an address that it may not. The message
+                quotes no more of it than the scheme and that address.
         """
         scheme = found[1].lower() if (found := _SCHEME.match(url)) else "?"
         self.name = f"apprise-{number}-{scheme}"
-        self.longest_s = 2 * timeout_s
+        self._answer_s = 2 * timeout_s
+        self.longest_s = START_S + self._answer_s
         self._url = url
+        self._allow = [*map(str, reach.networks), *reach.hosts]
         self._turn = asyncio.Lock()
-        self._thread: threading.Thread | None = None
-        # With a timeout of its own it sends in a pool, whose threads the interpreter waits for at its end
-        # (2.3).
-        asset = apprise.AppriseAsset(async_mode=False, service_timeout=0, app_id="Redrive")
-        with _Told():  # it logs a URL that it does not understand
-            self._apprise = apprise.Apprise(asset=asset)
-            known = self._apprise.add(url)
-        if not known:
-            raise ValueError(f"number {number} ({scheme}://) is no URL that Apprise understands")
+        told, hosts = f"number {number} ({scheme}://)", _hosts(url)
+        if hosts is None:
+            raise ValueError(f"{told} is no URL that Apprise understands")
+        for host in hosts:
+            name = host.strip("[]").lower().removesuffix(".")
+            try:
+                reach.check_host(name, read_address(name))
+            except RefusedError as error:
+                allow = "what is not public must be allowed by REDRIVE_ALERT_ALLOW"
+                raise ValueError(f"{told}: {error}; {allow}") from None
 
     async def send(self, alert: Alert) -> None:
         async with self._turn:
-            if self._thread is not None and self._thread.is_alive():
-                raise DeliveryError("an earlier delivery still hangs")
-            loop = asyncio.get_running_loop()
-            done: asyncio.Future[str | None] = loop.create_future()
-
-            def tell(problem: str | None) -> None:
-                if not done.done():
-                    done.set_result(problem)
-
-            def run() -> None:
-                problem = self._notify(alert)
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                    loop.call_soon_threadsafe(tell, problem)
-
-            self._thread = threading.Thread(target=run, name=self.name, daemon=True)
-            self._thread.start()
+            process = await asyncio.create_subprocess_exec(*_COMMAND, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
             try:
-                async with asyncio.timeout(self.longest_s):
-                    problem = await done
-            except TimeoutError:
-                raise DeliveryError(f"no answer within {self.longest_s:g} s") from None
+                problem = await self._answer(process, alert)
+            finally:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
         if problem is not None:
             raise DeliveryError(problem)
 
     async def close(self) -> None:
         """Nothing is kept open."""
 
-    def _notify(self, alert: Alert) -> str | None:
-        kinds = apprise.NotifyType
-        kind = {"resolved": kinds.SUCCESS, TEST: kinds.INFO}.get(alert.kind, kinds.FAILURE)
-        with _Told() as told:
-            try:
-                sent = self._apprise.notify(
-                    title=title(alert),
-                    body=text(alert),
-                    notify_type=kind,
-                    body_format=apprise.NotifyFormat.TEXT,
-                )
-            except Exception as error:  # noqa: BLE001 - a hundred plugins, and it is told
-                return self._without_secrets(f"{type(error).__name__}: {error}")
-        return (
-            None if sent else self._without_secrets("; ".join(told.words) or "Apprise could not deliver it")
-        )
+    async def _answer(self, process: Process, alert: Alert) -> str | None:
+        assert process.stdin
+        assert process.stdout
+        asked = {
+            "url": self._url,
+            "allow": self._allow,
+            "title": title(alert),
+            "body": text(alert),
+            "type": _KINDS.get(alert.kind, "failure"),
+        }
+        try:
+            async with asyncio.timeout(START_S):
+                await process.stdout.readline()
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            async with asyncio.timeout(self._answer_s):
+                line = await process.stdout.readline()
+        except TimeoutError:
+            return f"no answer within {self._answer_s:g} s"
+        if not line:
+            return f"its process ended with {await process.wait()} before it answered"
+        answer: dict[str, str | None] = json.loads(line)
+        return answer["problem"]
 
-    def _without_secrets(self, problem: str) -> str:
-        _, _, rest = self._url.partition("://")
-        for piece in sorted(set(_PIECE.findall(rest)), key=len, reverse=True):
-            for spelled in (piece, unquote(piece)):
-                problem = problem.replace(spelled, "…")
-        return problem
 
-
-class _Told(logging.Handler):
-    """What Apprise says as a warning or an error in this thread, which nobody else gets to read."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.words: list[str] = []
-        self._of = threading.get_ident()
-        self.addFilter(lambda record: record.thread == self._of)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.words.append(record.getMessage())
-
-    def __enter__(self) -> _Told:
-        _LOG.propagate = False
-        _LOG.addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _LOG.removeHandler(self)
+def _hosts(url: str) -> list[str] | None:
+    """Hosts that the URL names; of a service with a place of its own none. None: it is no such URL."""
+    _LOG.addHandler(quiet := logging.NullHandler())
+    _LOG.propagate, told = False, _LOG.propagate  # it logs a URL that it does not understand
+    try:
+        plugin: Any = apprise.Apprise.instantiate(url, suppress_exceptions=True)
+    finally:
+        _LOG.propagate = told
+        _LOG.removeHandler(quiet)
+    if plugin is None:
+        return None
+    own = [plugin.host] if any("{host}" in template for template in plugin.templates) else []
+    return [host for host in (*own, getattr(plugin, "smtp_host", None)) if host]

@@ -30,7 +30,7 @@ def channels_of(alerts: AlertSettings, sentry: SentrySettings) -> tuple[Channel,
         raise WrongChannelError(f"REDRIVE_ALERT_WEBHOOK_URL: {error}") from None
     try:
         for number, url in enumerate(alerts.apprise_urls, start=1):
-            found.append(AppriseUrl(url.get_secret_value(), number, alerts.timeout_s))
+            found.append(AppriseUrl(url.get_secret_value(), number, alerts.timeout_s, alerts.reach))
     except ValueError as error:
         raise WrongChannelError(f"REDRIVE_ALERT_APPRISE_URLS: {error}") from None
     try:

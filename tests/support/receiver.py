@@ -18,6 +18,7 @@ class Receiver:
     `before`: called with each request before it is answered, in a thread.
     """
 
+    host: str = "127.0.0.1"
     port: int = 0
     failing: list[int | Response] = field(default_factory=list)
     taken: list[Request] = field(default_factory=list)
@@ -36,14 +37,14 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/"
+        return f"http://{self.host}:{self.port}/"
 
 
 @contextmanager
-def receiver() -> Iterator[Receiver]:
+def receiver(host: str = "127.0.0.1") -> Iterator[Receiver]:
     """Listens until the end of the block."""
-    made = Receiver()
-    server = background.run(serve(made.handle, 0))
+    made = Receiver(host)
+    server = background.run(serve(made.handle, 0, host))
     made.port = port_of(server)
     try:
         yield made

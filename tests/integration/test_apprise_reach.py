@@ -1,0 +1,106 @@
+"""What Apprise may call: real listeners on loopback, of which only one address is allowed."""
+
+from __future__ import annotations
+
+import json
+import socket
+from datetime import UTC, datetime
+
+import pytest
+
+from dev.loopback_http import Response
+from dlq_consumer.channels.apprise_url import AppriseUrl
+from dlq_consumer.channels.channel import DeliveryError
+from outbound.reach import Reach
+from storage.alerts import Alert
+from tests.support import background
+from tests.support.receiver import receiver
+
+# Of a library of one of Apprise's plugins.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+ALLOWED = "127.0.0.2"
+ALERT = Alert("id", "subject", "test", None, "detail", datetime(2026, 1, 1, tzinfo=UTC), 1)
+
+
+def send(url: str, *allowed: str) -> None:
+    background.run(AppriseUrl(url, 1, 15, Reach.allowing(allowed or [ALLOWED])).send(ALERT))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "json://127.0.0.1:9/secret",
+        "jsons://[::ffff:10.0.0.1]/secret",
+        "xml://[::1]/secret",
+        "rsyslog://169.254.169.254",
+        "mailtos://user:secret@example.com?smtp=192.168.0.1",
+    ],
+)
+def test_an_address_in_a_url_is_refused_at_the_start_unless_it_is_allowed(url: str) -> None:
+    with pytest.raises(ValueError, match="REDRIVE_ALERT_ALLOW") as refused:
+        AppriseUrl(url, 3, 1, Reach.allowing([ALLOWED]))
+    assert str(refused.value).startswith("number 3 (")
+    assert "secret" not in str(refused.value)
+    AppriseUrl(url, 3, 1, Reach.allowing(["0.0.0.0/0", "::/0"]))
+
+
+def test_localhost_is_refused_at_the_start_where_nothing_is_allowed() -> None:
+    with pytest.raises(ValueError, match="localhost is loopback"):
+        AppriseUrl("json://localhost/", 1, 1, Reach())
+
+
+def test_services_with_a_place_of_their_own_pass() -> None:
+    for url in (
+        "discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js",
+        "sendgrid://apikeyabcd:from@example.com/to@example.com",
+    ):
+        assert AppriseUrl(url, 1, 1, Reach()).name.startswith("apprise-1-")
+
+
+def test_what_is_allowed_by_address_or_name_is_called() -> None:
+    with receiver(ALLOWED) as allowed, receiver() as named:
+        send(f"json://{ALLOWED}:{allowed.port}/")
+        send(f"json://localhost:{named.port}/", "localhost")
+        for taken in (allowed.taken, named.taken):
+            assert [json.loads(request.body)["type"] for request in taken] == ["info"]
+
+
+def test_a_name_or_a_number_that_leads_to_another_address_is_never_connected_to() -> None:
+    with receiver() as inside:
+        for host in ("localhost", "2130706433", "0x7f000001"):
+            with pytest.raises(DeliveryError, match="is loopback; REDRIVE_ALERT_ALLOW does not name it"):
+                send(f"json://{host}:{inside.port}/")
+        assert inside.taken == []
+
+
+def test_a_redirect_to_another_address_is_not_followed() -> None:
+    with receiver(ALLOWED) as allowed, receiver() as inside:
+        allowed.failing = [Response(307, headers={"Location": inside.url})]
+        with pytest.raises(DeliveryError, match=r"127\.0\.0\.1 is loopback"):
+            send(f"json://{ALLOWED}:{allowed.port}/")
+        assert (len(allowed.failed), inside.taken) == (1, [])
+
+
+def test_a_proxy_of_the_environment_is_used_only_where_it_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiver() as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        with pytest.raises(DeliveryError, match=r"127\.0\.0\.1 is loopback"):
+            send("json://hooks.example/")
+        assert proxy.taken == []
+        send("json://hooks.example/", "127.0.0.1")
+        assert len(proxy.taken) == 1
+
+
+def test_syslog_over_udp_is_judged_too() -> None:
+    # Its socket is handed the name, which the system would look up.
+    with pytest.raises(DeliveryError, match="cannot be judged"):
+        send("rsyslog://localhost")
+
+
+def test_a_process_that_hangs_is_ended() -> None:
+    with socket.create_server((ALLOWED, 0)) as silent:  # takes connections, and never answers
+        url = f"json://{ALLOWED}:{silent.getsockname()[1]}/?rto=600"
+        channel = AppriseUrl(url, 1, 0.2, Reach.allowing([ALLOWED]))
+        for _ in range(2):
+            with pytest.raises(DeliveryError, match=r"no answer within 0\.4 s"):
+                background.run(channel.send(ALERT))
