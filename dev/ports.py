@@ -4,21 +4,29 @@ import random
 import socket
 from pathlib import Path
 
+from dev.runs import PURPOSES, Purpose
+
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def free_ports(count: int) -> list[int]:
+# Tests take theirs from here on: a server that they stop finds its own free when it starts again.
+OF_TESTS = 20_000
+
+
+def free_ports(count: int, purpose: Purpose) -> list[int]:
     """`count` different ports of 127.0.0.1 on which nothing listens now.
 
-    They lie below the range from which the kernel serves outgoing connections. In that range a client that
-    keeps reconnecting to a stopped server can be given the server's own port, and then talks to itself.
+    Each purpose has its share: two that start at once would else take one port. They lie below the range from
+    which the kernel serves outgoing connections. In that range a client that keeps reconnecting to a stopped
+    server can be given the server's own port, and then talks to itself.
     """
     try:
         ceiling = int(_RANGE.read_text().split()[0])
     except OSError:
         ceiling = 32768
-    floor = 15000 if ceiling > 20000 else 1024
-    candidates = list(range(floor, max(ceiling, floor + 1000)))
+    ceiling = min(ceiling, OF_TESTS)
+    floor = 15_000 if ceiling == OF_TESTS else 1024
+    candidates = list(range(floor + PURPOSES.index(purpose), max(ceiling, floor + 1000), len(PURPOSES)))
     random.shuffle(candidates)
     found: list[int] = []
     for port in candidates:

@@ -19,9 +19,9 @@ from dev.identity import Identity, identify
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCAL = ROOT / ".local"
-Purpose = Literal["up", "demo", "test", "test-2"]
-# A test run of two processes has servers for each.
-TESTS: tuple[Purpose, ...] = ("test", "test-2")
+Purpose = Literal["up", "demo", "test", "test-2", "test-3", "test-4"]
+# A test run of several processes has servers for each.
+TESTS: tuple[Purpose, ...] = ("test", "test-2", "test-3", "test-4")
 _STATE = "state.json"
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 

@@ -69,7 +69,7 @@ class Stack:
         topology: Topology = TOPOLOGY,
     ) -> Stack:
         """Nothing runs yet. What `given` does not name, the stack provides: a third party, a webhook sink."""
-        api, third_party, sink = (f"http://{HOST}:{port}" for port in free_ports(3))
+        api, third_party, sink = (f"http://{HOST}:{port}" for port in free_ports(3, run.purpose))
         settings = dict(given) | {
             "REDRIVE_AMQP_URL": urls.amqp,
             "REDRIVE_MANAGEMENT_URL": urls.management,

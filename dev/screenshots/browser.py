@@ -105,7 +105,7 @@ def browser(profile: Path) -> Iterator[Browser]:
     driver = shutil.which("chromedriver")
     if driver is None:
         raise NoBrowser(NoBrowser.__doc__)
-    (port,) = free_ports(1)
+    (port,) = free_ports(1, "up")
     process = subprocess.Popen(
         [driver, f"--port={port}"],
         stdout=subprocess.DEVNULL,

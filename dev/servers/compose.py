@@ -17,7 +17,7 @@ class ComposeServers(ContainerServers):
     """Two services under a project name of their own, apart from any stack run from the same file."""
 
     def __init__(self, run: Run, say: Say) -> None:
-        self.ports = PublishedPorts(*free_ports(3))
+        self.ports = PublishedPorts(*free_ports(3, run.purpose))
         self.project = project(run.purpose)
         super().__init__(run, keep(run.directory), self.ports, say)
 

@@ -27,7 +27,7 @@ class LocalServers(Servers):
         self.say = say
         script, binaries = _installed(say)
         secrets = keep(run.directory)
-        amqp, management, distribution, epmd, database = free_ports(5)
+        amqp, management, distribution, epmd, database = free_ports(5, run.purpose)
         ports = BrokerPorts(amqp, management, distribution, epmd)
         self.broker = LocalBroker(run, secrets, ports, script)
         self.database = LocalDatabase(run, secrets, database, binaries, say)

@@ -23,7 +23,7 @@ class TestContainers(ContainerServers):
     __test__ = False  # not a test class, whatever its name suggests to pytest
 
     def __init__(self, run: Run, say: Say) -> None:
-        self.ports = PublishedPorts(*free_ports(3))
+        self.ports = PublishedPorts(*free_ports(3, run.purpose))
         super().__init__(run, keep(run.directory), self.ports, say)
 
     def start(self) -> None:

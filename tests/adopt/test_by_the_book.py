@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from tests.adopt.test_before_and_after import CAME_BACK
 from tests.support.databases import Database
 from tests.support.processes import ROOT, Process, Processes
@@ -85,7 +83,6 @@ def test_no_command_of_the_book_is_left_out() -> None:
     assert len(run) == text.count("    $ ") == 12
 
 
-@pytest.mark.timeout(180)
 def test_with_new_names_old_and_new_workers_run_side_by_side(
     tmp_path: Path, vhost: Vhost, empty_database: Database, processes: Processes
 ) -> None:
@@ -129,7 +126,6 @@ WENT_BACK = """task_queues=[
     ],"""
 
 
-@pytest.mark.timeout(240)
 def test_with_the_same_names_what_waits_is_moved_and_run_and_there_is_a_way_back(
     tmp_path: Path, vhost: Vhost, database: Database, processes: Processes
 ) -> None:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import asyncpg
 import httpx
-import pytest
 
 from tests.support import background
 from tests.support.databases import Database
@@ -30,7 +29,6 @@ def locked(database: Database, table: str) -> Iterator[None]:
         background.run(connection.close())
 
 
-@pytest.mark.timeout(120)
 def test_reads_that_clients_give_up_cost_no_connection(stack: Stack) -> None:
     stack.apply_topology()
     process = stack.start_api(REDRIVE_DATABASE_POOL_MIN="1", REDRIVE_DATABASE_POOL_MAX="2")

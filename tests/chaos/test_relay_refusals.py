@@ -152,7 +152,6 @@ def test_a_confirm_that_is_lost_with_its_connection_is_made_up_for_by_the_same_m
     assert outbox(texts, "last_error is not null") == 0
 
 
-@pytest.mark.timeout(120)
 def test_an_alarm_of_the_broker_delays_jobs_and_loses_none(texts: Stack, servers: Servers) -> None:
     texts.start_api()
     submit(texts, "others", "first")

@@ -27,7 +27,7 @@ def deliver_once(work: Work, count: int) -> None:
 
 def test_long_jobs_run_side_by_side(work: Work, tmp_path: Path) -> None:
     path = tmp_path / "runs"
-    jobs = [work.submit("t.mark", key=f"k{n}", seconds=25.0, path=str(path)) for n in range(3)]
+    jobs = [work.submit("t.mark", key=f"k{n}", seconds=60.0, path=str(path)) for n in range(3)]
     deliver_once(work, len(jobs))
     work.start("-P", "threads", concurrency=3)
     eventually(lambda: len(runs(path)) == 3, 40, "all run")

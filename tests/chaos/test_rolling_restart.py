@@ -50,7 +50,6 @@ class Load:
             self.jobs.append(self._work.submit("t.work_on", path=str(self._path), seconds=seconds))
 
 
-@pytest.mark.timeout(240)
 def test_a_rolling_restart_under_load_loses_and_doubles_nothing(work: Work, tmp_path: Path) -> None:
     path = tmp_path / "runs"
     workers = [work.start(app=APP), work.start(app=APP)]

@@ -75,10 +75,19 @@ def assert_handed_back(work: Work, path: Path, job: str) -> None:
 def test_what_runs_finishes_and_what_waits_goes_back_unharmed(work: Work, path: Path) -> None:
     first = start(work)
     work.result(work.submit("t.add", x=1, y=1))  # from now on with the full window
-    jobs = [work.submit("t.work_on", path=str(path), seconds=2.5) for _ in range(8)]
+    gate = path.with_name("gate")
+    jobs = [work.submit("t.work_on", path=str(path), seconds=0, gate=str(gate)) for _ in range(8)]
     eventually(lambda: all(work.job(job)["state"] == "RUNNING" for job in jobs), 20, "all are claimed")
-    until_running(path, *(begun := [job for job in jobs if runs(path, job)]))
-    assert first.terminate(GRACE_S + SLACK_S) == 0
+
+    def begun_jobs() -> list[str]:
+        return [job for job in jobs if runs(path, job)]
+
+    eventually(lambda: len(begun_jobs()) == 2, 20, "two run")
+    begun = begun_jobs()
+    first.send(signal.SIGTERM)
+    first.wait_for_log("action=stopping")
+    gate.touch()
+    assert first.wait(GRACE_S + SLACK_S) == 0
     ended = {job: work.job(job)["state"] for job in jobs}
     assert ended == {job: "SUCCEEDED" if job in begun else "QUEUED" for job in jobs}
     assert work.depth("work") == len(jobs) - len(begun)

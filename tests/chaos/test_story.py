@@ -25,7 +25,6 @@ STEPS = (
 )
 
 
-@pytest.mark.timeout(180)
 def test_every_step_of_the_story_is_seen(
     servers: Servers, vhost: Vhost, empty_database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,7 +40,9 @@ def test_a_thread_that_does_not_come_back_ends_its_worker_which_finishes_the_res
     work.result(work.submit("t.add", x=1, y=1))  # from now on with the full window
     hangs = work.submit("t.hangs", key="zombie")
     beside = work.submit("t.mark", key="beside", seconds=9.0, path=str(path))
-    crashed = eventually(lambda: work.attempts(hangs)[0]["reason"], 20, "its attempt ends")
+    crashed = eventually(
+        lambda: work.attempts(hangs)[0]["reason"], 20, "its attempt ends", ignoring=(IndexError,)
+    )
     assert crashed == "hard_timeout"
     assert worker.exit_code is None, "at once, not when the thread is given up"
     assert worker.wait(40) == exits.RESTART
@@ -92,7 +94,6 @@ def test_a_coroutine_that_ignores_both_limits_is_dead_at_the_bound(
         assert worker.wait(40) == code
 
 
-@pytest.mark.timeout(240)
 def test_a_job_that_takes_the_process_down_is_dead_at_the_bound_and_no_other(work: Work) -> None:
     good = [work.submit("t.mark", key=f"k{n}") for n in range(6)]
     bad = work.submit("t.kill")
@@ -158,11 +159,11 @@ def test_lost_connections_are_survived_and_nothing_runs_twice(
 
 def test_a_lease_is_renewed_while_its_thread_runs(work: Work, tmp_path: Path) -> None:
     path = tmp_path / "runs"
-    work.start(*THREADS, REDRIVE_WORKER_LEASE_S="1.5", REDRIVE_WORKER_RENEW_S="0.5")
-    job = work.submit("t.mark", key="k", seconds=4.0, path=str(path))
+    work.start(*THREADS, REDRIVE_WORKER_LEASE_S="3", REDRIVE_WORKER_RENEW_S="0.5")
+    job = work.submit("t.mark", key="k", seconds=5.0, path=str(path))
     eventually(lambda: runs(path)[job] == 1, 20, "the job runs")
     work.start(*THREADS)
-    work.send("t.mark", job, key="k", seconds=4.0, path=str(path))
+    work.send("t.mark", job, key="k", seconds=5.0, path=str(path))
     assert work.result(job) == "done"
     assert runs(path)[job] == 1
     assert work.job(job)["crashes"] == 0

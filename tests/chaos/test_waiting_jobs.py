@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pika
-import pytest
 
 from tests.support.databases import Database
 from tests.support.memory import rss_bytes
@@ -22,7 +21,6 @@ MOST_BYTES = 10_000_000
 STEPS = [step("far", FAR.ladder, number) for number in range(FAR.ladder.steps)]
 
 
-@pytest.mark.timeout(240)
 def test_waiting_jobs_are_in_the_broker_and_not_in_the_worker(
     vhost: Vhost, database: Database, processes: Processes
 ) -> None:

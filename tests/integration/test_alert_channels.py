@@ -118,7 +118,7 @@ def test_apprise_that_hangs_holds_up_neither_letters_nor_the_webhook_nor_the_end
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
         url = apprise(silent.getsockname()[1]) + "?rto=600"
         graveyard.settings |= webhook(sink)
-        process = graveyard.start(REDRIVE_ALERT_APPRISE_URLS=url, REDRIVE_ALERT_TIMEOUT_S="0.5")
+        process = graveyard.start(REDRIVE_ALERT_APPRISE_URLS=url, REDRIVE_ALERT_TIMEOUT_S="3")
         die(graveyard)
         graveyard.until_stored(1)
         process.wait_for_log("no answer within 1 s", 40)

@@ -123,7 +123,6 @@ def test_the_document_has_the_payload_of_each_job_type(running: Stack) -> None:
             assert operation["summary"], (method, path)
 
 
-@pytest.mark.timeout(300)
 def test_no_request_gets_a_5xx_or_an_answer_that_the_document_does_not_name(running: Stack) -> None:
     schema = schemathesis.openapi.from_url(f"{running.http.base_url}/openapi.json")
     key = running.http.headers["Authorization"]

@@ -95,12 +95,17 @@ def test_a_revoked_key_is_refused_by_every_process_and_is_not_rotated(running: S
 
 
 def test_a_key_ends_when_it_expires_though_it_is_remembered(running: Stack) -> None:
-    key = keys(running, "create", "guest", "--expires", "4s")["key"]
-    assert status(running, key) == 200
-    eventually(lambda: status(running, key) == 401, 30, "it has expired")
-    (listed,) = (each for each in keys(running, "list") if each["name"] == "guest")
+    # On a busy machine it may take as long as that to make the key and to use it.
+    for name, seconds in (("guest", "4s"), ("another", "16s"), ("third", "64s")):
+        key = keys(running, "create", name, "--expires", seconds)["key"]
+        if status(running, key) == 200:
+            break
+    else:
+        pytest.fail("no key was good when it was new")
+    eventually(lambda: status(running, key) == 401, 90, "it has expired")
+    (listed,) = (each for each in keys(running, "list") if each["name"] == name)
     assert (listed["state"], listed["revoked_at"]) == ("expired", None)
-    assert running.command("api.keys_cli:main", "rotate", "guest").returncode == 4
+    assert running.command("api.keys_cli:main", "rotate", name).returncode == 4
 
 
 def test_a_key_of_the_release_before_works_on_and_is_rotated(running: Stack) -> None:
@@ -115,13 +120,13 @@ def test_a_key_of_the_release_before_works_on_and_is_rotated(running: Stack) -> 
 
 
 def test_who_asks_too_often_gets_429_and_others_do_not(running: Stack) -> None:
-    hasty = keys(running, "create", "hasty", "--rate", "0.5", "--burst", "3")["key"]
+    hasty = keys(running, "create", "hasty", "--rate", "0.1", "--burst", "3")["key"]
     calm = keys(running, "create", "calm")["key"]
     with client(running, hasty) as asking:
         answers = [asking.get("/job-types") for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
-        assert answers[0].headers["ratelimit-policy"] == '"requests";q=3;w=6'
-        assert answers[0].headers["ratelimit"] == '"requests";r=2;t=2'
+        assert answers[0].headers["ratelimit-policy"] == '"requests";q=3;w=30'
+        assert answers[0].headers["ratelimit"] == '"requests";r=2;t=10'
         refused = answers[-1]
         assert refused.headers["content-type"] == "application/problem+json"
         assert refused.json()["type"] == "urn:redrive:problem:rate-limit"
@@ -129,7 +134,7 @@ def test_who_asks_too_often_gets_429_and_others_do_not(running: Stack) -> None:
         assert asking.post("/jobs", json=SUBMISSION).status_code == 429
         assert running.database.value("select count(*) from redrive.jobs") == 0
         assert status(running, calm) == 200
-        assert httpx.get(f"{running.http.base_url}/healthz").status_code == 200
+        assert httpx.get(f"{running.http.base_url}/healthz", timeout=30).status_code == 200
         keys(running, "limit", "hasty", "--rate", "0")
         eventually(lambda: asking.get("/job-types").status_code == 200, 10, "its limit is lifted")
         assert "ratelimit" not in asking.get("/job-types").headers
@@ -161,4 +166,4 @@ def test_guesses_from_one_address_end_and_lock_nobody_out(running: Stack) -> Non
     assert status(running, good) == 200, "who was let in before goes on"
     assert status(running, fresh) == 429
     # No key at all is no guess.
-    assert httpx.get(f"{running.http.base_url}/job-types").status_code == 401
+    assert httpx.get(f"{running.http.base_url}/job-types", timeout=30).status_code == 401

@@ -115,8 +115,12 @@ def test_a_replay_is_created_once_carried_out_and_shown(running: Stack) -> None:
     for skip in (False, True):
         told = running.http.post("/replays", json=asked | {"dry_run": True, "skip_ineligible": skip})
         assert (told.status_code, told.json()["to_send"], told.json()["refused"]) == (200, 0, not skip)
-    shown = running.http.get(answer.headers["location"]).raise_for_status().json()
-    assert shown["items"][0]["state"] == "published"
+
+    def published() -> bool:
+        shown = running.http.get(answer.headers["location"]).raise_for_status().json()
+        return bool(shown["items"][0]["state"] == "published")
+
+    eventually(published, 20, "that it was sent is on record")
     assert [one["id"] for one in running.http.get("/replays").json()["replays"]] == [plan["id"]]
     dossier = running.http.get(f"/dead-letters/{letter['id']}").json()
     assert dossier["state"] in ("replaying", "replayed")
@@ -198,7 +202,7 @@ def test_a_replay_by_filter_is_told_then_made_paused_and_cancelled_over_http(run
     refused = running.http.post("/replays", json=asked | {"to": "nowhere"})
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:redrive:problem:not-replayable")
 
-    made = running.http.post("/replays", json=asked | {"rate": 1, "canary": 3, "note": "mended"})
+    made = running.http.post("/replays", json=asked | {"rate": 0.2, "canary": 3, "note": "mended"})
     plan = made.json()
     assert (made.status_code, plan["letters"], plan["canary"], plan["breaker"]) == (202, 3, 3, 5)
     assert (plan["chosen_by"]["text"], plan["chosen_by"]["queue"]) == ("again", "payments")

@@ -202,6 +202,7 @@ def test_one_caller_holds_no_more_than_its_share_of_waiting_requests(running: St
             f"{running.http.base_url}/jobs/{job}",
             params={"wait": 0.1},
             headers={"Authorization": f"Bearer {other}"},
+            timeout=30,
         )
         assert answer.status_code == 200
 

@@ -45,10 +45,10 @@ def at(text: str) -> datetime:
 
 
 def test_delayed_jobs_run_when_they_are_due_and_not_before(running: Stack) -> None:
-    due = datetime.now(UTC) + timedelta(seconds=3)
-    later = submit(running, "a", delay_s=3)
+    due = datetime.now(UTC) + timedelta(seconds=6)
+    later = submit(running, "a", delay_s=6)
     timed = submit(running, "b", not_before=due.isoformat())
-    batch = running.http.post("/jobs/batch", json={"jobs": [body("c", delay_s=3), body("d")]}).json()
+    batch = running.http.post("/jobs/batch", json={"jobs": [body("c", delay_s=6), body("d")]}).json()
     at_once = running.until(batch["results"][1]["id"], "SUCCEEDED")
     shown = running.job(later)
     assert (shown["state"], shown["outbox"]["not_before"]) == ("PENDING", shown["not_before"])

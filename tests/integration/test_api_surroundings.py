@@ -27,7 +27,7 @@ def test_keys_open_what_their_scopes_say_until_they_are_revoked(stack: Stack) ->
     assert reader["scopes"] == ["read"]
     headers = {"Authorization": f"Bearer {reader['key']}"}
     body = {"type": "payments.charge_order", "payload": CHARGE, "idempotency_key": "k"}
-    with httpx.Client(base_url=stack.http.base_url, headers=headers) as client:
+    with httpx.Client(base_url=stack.http.base_url, headers=headers, timeout=30) as client:
         assert client.get("/job-types").status_code == 200
         refused = client.post("/jobs", json=body)
         assert refused.status_code == 403
@@ -162,18 +162,23 @@ def test_queues_job_types_health_and_metrics_show_what_is_there(stack: Stack) ->
     eventually(counted, 15, "the management API counts the messages")
     types = {job["name"]: job for job in stack.http.get("/job-types").json()["job_types"]}
     assert types["payments.charge_order"]["payload"]["required"] == ["order_id", "amount_cents", "currency"]
-    ready = httpx.get(f"{stack.http.base_url}/readyz")
-    assert ready.status_code == 200
-    assert ready.json() == {
-        "status": "ready",
-        "database": "ok",
-        "outbox": {"messages": 0, "limit": 1_000_000, "full": False},
-        "broker": "ok",
-        "paused_queues": [],
-        "stuck_letters": 0,
-        "degraded": [],
-    }
-    assert httpx.get(f"{stack.http.base_url}/healthz").json() == {"status": "alive"}
+
+    def ready() -> bool:
+        answer = httpx.get(f"{stack.http.base_url}/readyz", timeout=30)
+        assert answer.status_code == 200
+        assert answer.json() == {
+            "status": "ready",
+            "database": "ok",
+            "outbox": {"messages": 0, "limit": 1_000_000, "full": False},
+            "broker": "ok",
+            "paused_queues": [],
+            "stuck_letters": 0,
+            "degraded": [],
+        }
+        return True
+
+    eventually(ready, 20, "it is ready")
+    assert httpx.get(f"{stack.http.base_url}/healthz", timeout=30).json() == {"status": "alive"}
     metrics = stack.http.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert 'redrive_jobs{queue="payments",state="QUEUED"} 3' in metrics.text.splitlines()

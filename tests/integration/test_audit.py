@@ -122,7 +122,7 @@ def test_what_cannot_be_put_on_record_is_not_done(running: Stack) -> None:
         ):
             # Each by a connection of its own: after a fault the server closes it.
             url, headers = f"{running.http.base_url}{path}", dict(running.http.headers)
-            assert httpx.post(url, json=body, headers=headers).status_code == 500
+            assert httpx.post(url, json=body, headers=headers, timeout=30).status_code == 500
         done = running.dlq("discard", "1", "--note", "n")
         assert done.returncode != 0
     finally:

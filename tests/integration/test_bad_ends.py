@@ -242,7 +242,7 @@ def test_a_job_that_expires_while_all_processes_are_busy_is_dead_lettered(ended:
     ends = ended.ends
     busy = [ends.submit("e.fine", seconds=6.0) for _ in range(3)]
     eventually(lambda: all(ends.job(job)["state"] == "RUNNING" for job in busy), 20, "all are busy")
-    job = submit_with(ends, "e.fine", {"expires": in_s(1)})
+    job = submit_with(ends, "e.fine", {"expires": in_s(3)})
     assert reasons(ends.until_ended(job)) == ("expired", ["expired"], ["expired"])
     for other in busy:
         ends.until(other, "SUCCEEDED")

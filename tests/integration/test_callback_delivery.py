@@ -163,7 +163,7 @@ def test_one_on_its_way_when_the_consumer_is_told_to_stop_is_recorded_and_not_se
     answer = threading.Event()
 
     def hold(_: object) -> None:
-        answer.wait(30)
+        answer.wait(60)
 
     hook.before = hold
     caller.end("j", hook.url)

@@ -26,8 +26,8 @@ from topology.wire import RawProperties
 from workers.celery_app import Redrive
 from workers.settings import Environment, WorkerSettings
 
-# Over the promise of 10 %: the second that it allows, and one for a busy machine.
-SLACK_S = 2.0
+# Over the promise of 10 %: the second that it allows, and four for a busy machine.
+SLACK_S = 5.0
 INDIA = timezone(timedelta(hours=5, minutes=30))
 
 
@@ -175,18 +175,18 @@ def lateness_s(work: Work, job: str, seconds: float) -> float:
 
 
 def test_a_short_retry_does_not_wait_behind_a_long_one(work: Work) -> None:
-    long = retry_from_far(work, 20)
+    long = retry_from_far(work, 40)
     work.until(long, "RETRYING")
     short = retry_from_far(work, 1)
     came = work.result(short)
     assert work.job(long)["state"] == "RETRYING"
     assert came < work.result(long)
-    for job, seconds in ((short, 1.0), (long, 20.0)):
+    for job, seconds in ((short, 1.0), (long, 40.0)):
         assert 0 <= lateness_s(work, job, seconds) <= seconds * TIME_SCALE * 0.10 + SLACK_S
 
 
 def test_a_short_retry_does_not_wait_behind_two_thousand_long_ones(work: Work) -> None:
-    way = route(FAR, 90, time_scale=TIME_SCALE, now_ms=0)
+    way = route(FAR, 300, time_scale=TIME_SCALE, now_ms=0)
     with work.vhost.channel() as channel:
         properties = pika.BasicProperties(delivery_mode=2)
         for number in range(2_000):

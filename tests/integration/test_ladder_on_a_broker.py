@@ -8,6 +8,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.vhosts import Vhost
+from tests.support.waiting import LEAST_S
 from topology.address import AmqpAddress
 from topology.declare import apply, connection
 from topology.entities import compile_topology
@@ -23,10 +24,10 @@ SCALE = 0.5
 CLOCK_S = 0.001  # the broker's timers count whole milliseconds
 
 
-def arrivals(channel: BlockingChannel, queue: str, count: int, deadline_s: float) -> dict[str, float]:
+def arrivals(channel: BlockingChannel, queue: str, count: int) -> dict[str, float]:
     """Body → time of arrival of `count` messages."""
     seen: dict[str, float] = {}
-    for method, _, body in channel.consume(queue, inactivity_timeout=deadline_s):
+    for method, _, body in channel.consume(queue, inactivity_timeout=LEAST_S):
         if method is None:
             break
         seen[body.decode()] = time.time()
@@ -59,9 +60,9 @@ def test_each_delay_comes_back_once_never_early_and_in_order(open_channel: Calla
     far_apart = ["0", "0.7", "1.6", "3.1", "6.0"]
     with connection(open_channel(), "test") as opened:
         channel = opened.channel()
-        channel.confirm_delivery()
+        # Not one confirm after the other: on a busy machine that takes as long as the shortest delay.
         sent = {f"{delay}": send(channel, QUEUE, delay, f"{delay}") for delay in reversed(delays)}
-        seen = arrivals(channel, QUEUE.name, len(delays), 10)
+        seen = arrivals(channel, QUEUE.name, len(delays))
         left = channel.queue_declare(OTHER.name, passive=True).method.message_count
 
     assert seen.keys() == sent.keys()
@@ -77,7 +78,7 @@ def test_a_short_delay_does_not_wait_behind_a_long_one(open_channel: Callable[[]
         for number in range(50):
             send(channel, QUEUE, 6.0, f"long {number}")
         send(channel, QUEUE, 0.1, "short")
-        seen = arrivals(channel, QUEUE.name, 51, 10)
+        seen = arrivals(channel, QUEUE.name, 51)
 
     assert len(seen) == 51
     assert next(iter(seen)) == "short"
@@ -90,7 +91,7 @@ def test_a_retry_whose_work_queue_is_gone_is_kept_in_the_catch_all(
         channel = opened.channel()
         channel.queue_delete(QUEUE.name)
         send(channel, QUEUE, 0.3, "orphan")
-        kept = arrivals(channel, "redrive.unrouted.dlq", 1, 5)
+        kept = arrivals(channel, "redrive.unrouted.dlq", 1)
 
     assert list(kept) == ["orphan"]
 
@@ -101,13 +102,14 @@ def test_a_rejected_message_reaches_its_dead_letter_queue(open_channel: Callable
         # Whatever key it came with: the dead-letter key is explicit.
         channel.basic_publish("", QUEUE.name, b"direct", mandatory=True)
         send(channel, QUEUE, 0.1, "by the ladder")
-        for number, (method, _, _) in enumerate(channel.consume(QUEUE.name, inactivity_timeout=5), start=1):
+        coming = channel.consume(QUEUE.name, inactivity_timeout=LEAST_S)
+        for number, (method, _, _) in enumerate(coming, start=1):
             assert method is not None, "no delivery"
             channel.basic_nack(method.delivery_tag, requeue=False)
             if number == 2:
                 break
         channel.cancel()
-        dead = arrivals(channel, dlq(QUEUE.name), 2, 5)
+        dead = arrivals(channel, dlq(QUEUE.name), 2)
 
     assert set(dead) == {"direct", "by the ladder"}
 
@@ -119,10 +121,9 @@ def test_queues_that_share_a_ladder_get_their_own_retries_in_time(vhost: Vhost) 
     delays = [0.1, 0.7, 1.6, 3.1]
     with connection(AmqpAddress.parse(vhost.amqp_url), "test") as opened:
         channel = opened.channel()
-        channel.confirm_delivery()
         sent = {f"{queue.name} {delay}": send(channel, queue, delay, f"{queue.name} {delay}")
                 for delay in reversed(delays) for queue in (a, b)}  # fmt: skip
-        seen = {queue.name: arrivals(channel, queue.name, len(delays), 10) for queue in (a, b)}
+        seen = {queue.name: arrivals(channel, queue.name, len(delays)) for queue in (a, b)}
 
     for name, came in seen.items():
         assert list(came) == [f"{name} {delay}" for delay in delays]

@@ -293,6 +293,12 @@ def test_without_the_tag_administrator_what_is_open_is_linted(
     vhost.management.put(f"/api/policies/{vhost.vhost}/short", json=policy).raise_for_status()
     cap = {"pattern": "^orders$", "apply-to": "queues", "definition": {"max-length": 5}}
     vhost.management.put(f"/api/operator-policies/{vhost.vhost}/cap", json=cap).raise_for_status()
+
+    def in_force() -> bool:
+        mails, orders = (vhost.queue(name) or {} for name in ("mails", "orders"))
+        return (mails.get("policy"), orders.get("operator_policy")) == ("short", "cap")
+
+    eventually(in_force, 20, "the management API tells the policies")
     run = lint(tmp_path, user("management", may=True), "--format", "json")
     assert "is no administrator" in run.err
     as_administrator = lint(tmp_path, vhost.management_url, "--vhost", vhost.vhost, "--format", "json")

@@ -95,7 +95,6 @@ def test_at_least_once_keeps_what_the_linter_says(servers: Servers, broker_relea
     assert not all(expected.values())
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.skipif(not case_files(), reason="the folder of definitions files is not there")
 @pytest.mark.parametrize("file", case_files(), ids=lambda file: file.stem)
 class TestCaseFile:

@@ -20,7 +20,7 @@ NOWHERE = ServerUrls("amqp://u:p@127.0.0.1:1/", "http://127.0.0.1:1", "postgresq
 def test_the_servers_answer_and_a_second_session_in_this_clone_is_refused(servers: Servers) -> None:
     for ask in (ask_amqp, ask_management, ask_database):
         ask(servers.urls)
-    assert httpx.get(f"{servers.urls.management}/api/whoami").json()["tags"] in (
+    assert httpx.get(f"{servers.urls.management}/api/whoami", timeout=30).json()["tags"] in (
         ["administrator"],
         "administrator",
     )

@@ -129,7 +129,6 @@ def test_a_ladder_step_gets_another_delay_and_its_messages_come_back(vhost: Vhos
     assert vhost.depth("redrive.unrouted.dlq") == 0
 
 
-@pytest.mark.timeout(300)
 def test_a_dead_letter_queue_keeps_its_letters_and_their_history(vhost: Vhost) -> None:
     install()
     declared(vhost, QUORUM, jobs_dlq={"x-max-length": 10_000})

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-import pytest
-
 from dev.thirdparty.client import ThirdPartyClient
 from tests.support.former_catalogue import TOPOLOGY as FORMER
 from tests.support.stack import Stack
@@ -40,7 +38,6 @@ class Submitter(threading.Thread):
         return self.jobs
 
 
-@pytest.mark.timeout(240)
 def test_jobs_submitted_and_worked_throughout_have_one_effect_each(
     stack: Stack, third_party: ThirdPartyClient
 ) -> None:

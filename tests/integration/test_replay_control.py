@@ -85,7 +85,7 @@ def test_paused_it_sends_nothing_resumed_it_goes_on_and_cancelled_the_rest_is_op
 ) -> None:
     letters = dead(graveyard, 12)
     other = dead(graveyard, 1, "orders")
-    replay = made(graveyard, *letters, "--rate", "4")
+    replay = made(graveyard, *letters, "--rate", "2")
     eventually(lambda: graveyard.depth("mails") >= 2, 20, "it has begun")
     paused = graveyard.dlq_here("pause", replay, "--by", "ada", "--note", "too fast", "--json")
     assert paused.exit_code == 0, paused.stderr
@@ -123,7 +123,7 @@ def test_paused_it_sends_nothing_resumed_it_goes_on_and_cancelled_the_rest_is_op
 
 
 def test_of_two_who_pause_at_once_one_is_told(graveyard: Graveyard) -> None:
-    replay = made(graveyard, *dead(graveyard, 3), "--rate", "1")
+    replay = made(graveyard, *dead(graveyard, 3), "--rate", "0.1")
     with ThreadPoolExecutor(2) as pool:
         codes = sorted(pool.map(lambda _: graveyard.dlq("pause", replay).returncode, range(2)))
     assert codes == [0, 4]
@@ -202,7 +202,7 @@ def test_a_breaker_stops_a_replay_that_only_kills_again(graveyard: Graveyard) ->
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        replay = made(graveyard, *letters, "--rate", "3", "--breaker", "3")
+        replay = made(graveyard, *letters, "--rate", "1.5", "--breaker", "3")
         found = until(graveyard, replay, state="paused")
         assert found["states"]["staged"] >= 1
         assert found["outcomes"]["died_again"] >= 3

@@ -79,7 +79,7 @@ def revoked(places: Places, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def test_a_replay_of_a_job_that_was_ended_by_a_revoke_runs_at_the_same_worker(revoked: Revoked) -> None:
-    job = revoked.ends.submit("e.fine", seconds=3.0)
+    job = revoked.ends.submit("e.fine", seconds=4.0)
     eventually(lambda: revoked.ends.job(job)["lease_cap"], 20, "it runs, and that is on record")
     revoked.revoke(job, terminate=True)
     revoked.until_revoked(job)

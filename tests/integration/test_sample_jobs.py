@@ -69,7 +69,7 @@ def test_the_sample_jobs_do_what_they_say(jobs: Jobs, third_party: ThirdPartyCli
     events = [jobs.submit("webhooks.handle_webhook", event_id="e1", kind="paid") for _ in range(2)]
     third_party.fail("/webhooks/e2", {"status": 400})
     doomed = jobs.submit("webhooks.handle_webhook", event_id="e2", kind="paid")
-    httpx.put(f"{third_party.url}/files/r1.1.json", content=b"kept", trust_env=False)
+    httpx.put(f"{third_party.url}/files/r1.1.json", content=b"kept", trust_env=False, timeout=30)
     report = jobs.submit("reports.generate_report", report_id="r1", sections=3)
     mail = {"email_key": "m1", "to": "a@example.org", "subject": "s", "body": "b"}
     mails = [jobs.submit("emails.send_email", **mail)]

@@ -115,7 +115,6 @@ def says(process: Process, pattern: str) -> Callable[[], bool]:
     return lambda: re.search(pattern, process.log, re.IGNORECASE) is not None
 
 
-@pytest.mark.timeout(240)
 def test_secrets_are_told_to_nobody_whatever_goes_wrong(secretive: Stack, canaries: Canaries) -> None:
     stack = secretive
     stack.apply_topology()

@@ -46,7 +46,8 @@ def renamed_cluster(management_url: str) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             headers = {"Authorization": self.headers["Authorization"]}
-            passed = httpx.get(f"http://{there.hostname}:{there.port}{self.path}", headers=headers)
+            url = f"http://{there.hostname}:{there.port}{self.path}"
+            passed = httpx.get(url, headers=headers, timeout=30)
             body = b'{"name": "another"}' if self.path == "/api/cluster-name" else passed.content
             self.send_response(passed.status_code)
             self.send_header("Content-Length", str(len(body)))
@@ -90,7 +91,7 @@ def test_ten_processes_may_apply_at_once(vhost: Vhost) -> None:
         )
         for _ in range(10)
     ]
-    ended = [(process.communicate(timeout=90)[0], process.returncode) for process in started]
+    ended = [(process.communicate(timeout=240)[0], process.returncode) for process in started]
 
     assert [code for _, code in ended] == [0] * 10, ended
     assert planned(vhost, of="TTL_30")["changes"] == []

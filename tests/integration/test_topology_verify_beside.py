@@ -64,7 +64,6 @@ def test_a_thousand_jobs_that_no_worker_takes_wait_on_in_their_order(idle: Verif
     assert idle.rows() == rows
 
 
-@pytest.mark.timeout(300)
 def test_a_thousand_jobs_at_work_run_in_their_order_and_leave_no_probe(
     idle: Verifying, broker_release: tuple[int, int], tmp_path: Path
 ) -> None:

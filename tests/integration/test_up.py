@@ -46,9 +46,9 @@ def test_it_can_be_used_and_ends_when_a_process_dies(
         assert env.stat().st_mode & 0o077 == 0
         given = dotenv_values(env)
         key = {"Authorization": f"Bearer {given['REDRIVE_KEY']}"}
-        answer = httpx.get(f"{given['REDRIVE_URL']}/job-types", headers=key, trust_env=False)
+        answer = httpx.get(f"{given['REDRIVE_URL']}/job-types", headers=key, trust_env=False, timeout=30)
         assert answer.status_code == 200
-        assert httpx.get(f"{given['REDRIVE_URL']}/docs", trust_env=False).status_code == 200
+        assert httpx.get(f"{given['REDRIVE_URL']}/docs", trust_env=False, timeout=30).status_code == 200
     finally:
         api = [each for each in servers.run.state.processes if each.name == "api"]
         for process in api:

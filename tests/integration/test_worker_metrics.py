@@ -82,7 +82,7 @@ def test_every_end_of_a_job_is_counted_once(work: Work, pool: str) -> None:
         return page.found("redrive_up") == [1, 1]
 
     eventually(counted, 40, "everything is counted")
-    assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 404
+    assert httpx.get(f"http://127.0.0.1:{port}/", timeout=30).status_code == 404
     assert worker.terminate() == 0
     assert not serves(port)
 

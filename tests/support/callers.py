@@ -11,7 +11,7 @@ from tests.support.waiting import eventually
 SETTINGS = {
     "REDRIVE_CALLBACK_SECRET": "s",
     "REDRIVE_CALLBACK_ALLOW": "127.0.0.1",
-    "REDRIVE_CALLBACK_TIMEOUT_S": "2",
+    "REDRIVE_CALLBACK_TIMEOUT_S": "5",
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from celery.exceptions import Reject
 
+from tests.support.gates import wait_for
 from tests.support.worker_jobs import TOPOLOGY
 from workers.celery_app import Redrive
 from workers.task import RedriveTask
@@ -94,9 +95,7 @@ def bad(self: RedriveTask, how: str) -> None:
 @app.task(bind=True, name="c.slow")
 def slow(self: RedriveTask, value: Any, path: str) -> Any:
     """Runs until there is a file."""
-    end = time.monotonic() + 60
-    while not os.path.exists(path) and time.monotonic() < end:
-        time.sleep(0.02)
+    wait_for(path)
     return value
 
 

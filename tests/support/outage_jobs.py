@@ -6,6 +6,7 @@ import os
 import time
 from typing import Any
 
+from tests.support.gates import wait_for
 from topology.spec import Ladder, Topology, WorkQueue
 from workers.celery_app import Redrive
 from workers.task import RedriveTask
@@ -48,9 +49,11 @@ def run(self: RedriveTask, path: str, end: str = "done", seconds: float = 1.0) -
 
 
 @app.task(bind=True, name="o.effect", max_retries=3)
-def effect(self: RedriveTask, path: str, seconds: float = 1.0) -> str:
-    """Two lines in a file for each run, its begin and its end, and an effect that is another one in each."""
+def effect(self: RedriveTask, path: str, seconds: float = 1.0, gate: str = "") -> str:
+    """Two lines in a file for each run, its begin and its end, between which it waits for the file `gate`;
+    and an effect that is another one in each."""
     note(path, self.request.id, "begin")
+    wait_for(gate)
     time.sleep(seconds)
     note(path, self.request.id, "end")
     with self.once(f"{self.request.id} {self.claim}") as tx:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.waiting import eventually
+from tests.support.waiting import LEAST_S, eventually, patient
 
 ROOT = Path(__file__).parents[2]
 TAIL_LINES = 60
@@ -66,6 +66,7 @@ class Process:
 
     def wait(self, deadline_s: float = 20.0) -> int:
         """Waits for the process to end by itself; its exit code."""
+        deadline_s = patient(deadline_s)
         try:
             return self._popen.wait(deadline_s)
         except subprocess.TimeoutExpired:
@@ -83,13 +84,13 @@ class Process:
     def kill(self) -> None:
         """SIGKILL to the process alone: its children, if any, stay."""
         self.send(signal.SIGKILL)
-        self._popen.wait(10)
+        self._popen.wait(LEAST_S)
 
     def kill_group(self) -> None:
         """SIGKILL to the process and all its children, as the kernel does to a container out of memory."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._popen.wait(10)
+        self._popen.wait(LEAST_S)
 
     def tail(self) -> str:
         return "\n".join(self.log.splitlines()[-TAIL_LINES:])

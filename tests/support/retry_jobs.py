@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from tests.support.gates import wait_for
 from topology.spec import JobType, Ladder, Topology, WorkQueue
 from workers.celery_app import Redrive
 from workers.retry_after import retry_after_s
@@ -145,7 +145,6 @@ def sleep(self: RedriveTask, seconds: float) -> str:
 def fail_when(self: RedriveTask, path: str) -> str:
     """Fails once, when there is a file."""
     if self.request.retries == 0:
-        while not Path(path).exists():
-            time.sleep(0.05)
+        wait_for(path)
         raise self.retry(countdown=1.6)
     return "done"

@@ -8,15 +8,20 @@ from collections.abc import Iterator
 import pytest
 
 from dev.errors import DevError
-from dev.runs import Purpose
+from dev.runs import TESTS, Purpose
 from dev.servers import NotControllable, Servers, ServerUrls, acquire
 
 __all__ = ["NotControllable", "ServerUrls", "Servers", "acquired_servers"]
 
 
+def number_of_process() -> int:
+    """From 0 on, of this process among those of one test run (pytest-xdist)."""
+    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
 def purpose() -> Purpose:
-    """Of this process's servers: a second process of one test run (pytest-xdist) has its own."""
-    return "test-2" if os.environ.get("PYTEST_XDIST_WORKER") == "gw1" else "test"
+    """Of this process's servers: each process of one test run has its own."""
+    return TESTS[number_of_process()]
 
 
 def acquired_servers(config: pytest.Config) -> Iterator[Servers]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Any
 
 import httpx
@@ -71,7 +72,7 @@ class Stack:
 
     def start_api(self, *, ready: bool = True, **settings: str) -> Process:
         """uvicorn, and `self.api` with a fresh key."""
-        made = self.command("api.keys_cli:main", "create", f"test-{free_port()}", "--json")
+        made = self.command("api.keys_cli:main", "create", f"test-{token_hex(4)}", "--json")
         assert made.returncode == 0, made.stderr
         port = self.api_port or free_port()
         arguments = (
@@ -116,7 +117,7 @@ class Stack:
 
     def start_worker(self, *arguments: str, concurrency: int = 2, **settings: str) -> Process:
         """`celery -A workers.app worker`, consuming when this returns."""
-        name = f"w{free_port()}@test"
+        name = f"w{token_hex(4)}@test"
         before = self.vhost.consumers("payments")
         process = self.processes.start(
             "worker",

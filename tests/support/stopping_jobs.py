@@ -10,6 +10,7 @@ from pathlib import Path
 
 from celery.exceptions import SoftTimeLimitExceeded
 
+from tests.support.gates import wait_for
 from tests.support.worker_jobs import MARK, app
 from workers.errors import AlreadyDone
 from workers.task import RedriveTask
@@ -36,9 +37,12 @@ def _alive(pid: int) -> bool:
 
 
 @app.task(bind=True, name="t.work_on")
-def work_on(self: RedriveTask, path: str, seconds: float, again_s: float | None = None) -> str:
-    """Takes `seconds`, and `again_s` in a later run; then an effect, once."""
+def work_on(
+    self: RedriveTask, path: str, seconds: float, again_s: float | None = None, gate: str = ""
+) -> str:
+    """Waits for the file `gate`, takes `seconds`, and `again_s` in a later run; then an effect, once."""
     first = leave_line(path, self.request.id)
+    wait_for(gate)
     time.sleep(seconds if first or again_s is None else again_s)
     with suppress(AlreadyDone), self.once(f"effect of {self.request.id}") as tx:
         tx.execute(MARK, self.request.id, self.request.id)

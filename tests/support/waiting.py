@@ -9,6 +9,13 @@ from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 POLL_S = 0.05
+# No wait gives up before: what takes a moment takes long on a busy machine, and patience costs nothing where
+# all is well. Below the 60 s of what some tests must not wait for.
+LEAST_S = 30.0
+
+
+def patient(deadline_s: float) -> float:
+    return max(deadline_s, LEAST_S)
 
 
 def eventually(
@@ -22,8 +29,10 @@ def eventually(
     """Call `fn` until it returns something true, and return that.
 
     Exceptions in `ignoring` count as "not yet" (so `fn` may assert); others pass through. After
-    `deadline_s` seconds raises AssertionError telling what was waited for, and the last value or exception.
+    `deadline_s` seconds, or `LEAST_S` if that is more, raises AssertionError telling what was waited for, and
+    the last value or exception.
     """
+    deadline_s = patient(deadline_s)
     end = time.monotonic() + deadline_s
     while True:
         last: object
@@ -49,6 +58,7 @@ async def eventually_async(
 ) -> T:
     """`eventually` for a coroutine function. One call of `fn` that hangs is cut off at the deadline too."""
     loop = asyncio.get_running_loop()
+    deadline_s = patient(deadline_s)
     end = loop.time() + deadline_s
     last: object = "nothing yet"
     while True:

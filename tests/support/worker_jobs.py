@@ -16,6 +16,7 @@ from billiard.pool import Worker as PoolWorker
 from celery.exceptions import Ignore, Reject, Retry
 from pydantic import BaseModel
 
+from tests.support.gates import wait_for
 from topology.spec import JobType, Ladder, Topology, WorkQueue
 from workers.celery_app import Redrive
 from workers.task import RedriveTask
@@ -119,11 +120,12 @@ def unpicklable(self: RedriveTask) -> None:
 
 
 @app.task(bind=True, name="t.mark")
-def mark(self: RedriveTask, key: str, seconds: float = 0.0, path: str = "") -> str:
-    """An effect in Postgres, once; a line in a file for each run."""
+def mark(self: RedriveTask, key: str, seconds: float = 0.0, path: str = "", gate: str = "") -> str:
+    """A line in a file for each run, which goes on once there is the file `gate`; an effect, once."""
     if path:
         with open(path, "a") as file:
             file.write(f"{self.request.id} {os.getpid()}\n")
+    wait_for(gate)
     time.sleep(seconds)
     from workers.errors import AlreadyDone
 
@@ -156,7 +158,8 @@ def kill_worker_later(self: RedriveTask) -> None:
 
 
 @app.task(bind=True, name="t.flaky_slow", autoretry_for=(Flaky,), max_retries=5, default_retry_delay=1)
-def flaky_slow(self: RedriveTask, fail: int) -> None:
+def flaky_slow(self: RedriveTask, fail: int, gate: str = "") -> None:
+    wait_for(gate)
     time.sleep(1)
     if self.request.retries < fail:
         raise Flaky

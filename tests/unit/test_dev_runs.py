@@ -117,8 +117,8 @@ def test_secrets_stay_with_the_data_and_are_readable_by_their_owner_alone(tmp_pa
 
 
 def test_ports_are_different_and_outside_the_range_of_outgoing_connections() -> None:
-    ports = free_ports(5)
-    assert len(set(ports)) == 5
+    ports = [port for purpose in PURPOSES for port in free_ports(5, purpose)]
+    assert len(set(ports)) == 5 * len(PURPOSES)
     lowest_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert max(ports) < lowest_outgoing
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
 from typing import cast
@@ -21,7 +20,8 @@ URLS = ServerUrls("amqp://u:p@127.0.0.1:1/v", "http://u:p@127.0.0.1:2", "postgre
 
 
 def stack(given: dict[str, str]) -> Stack:
-    return Stack.over(cast(Run, None), URLS, Path(), print, given)
+    run = Run("up", ROOT / ".local" / "up", cast(TextIOWrapper, None))
+    return Stack.over(run, URLS, Path(), print, given)
 
 
 def test_what_is_not_given_is_provided() -> None:
@@ -46,11 +46,10 @@ def test_what_is_given_is_used_and_no_stub_of_ours_is_started_for_it() -> None:
 
 
 def test_the_summary_says_where_alerts_are_to_be_found() -> None:
-    logs = Run("up", ROOT / ".local" / "up", cast(TextIOWrapper, None))
-    own = replace(stack({}), run=logs)
-    assert f"Alerts         {own.sink_url}/_received" in summary(own, logs.directory / "env", "docker")
+    own = stack({})
+    assert f"Alerts         {own.sink_url}/_received" in summary(own, own.run.directory / "env", "docker")
     hook = {"REDRIVE_ALERT_WEBHOOK_URL": "https://hooks.example/token", "REDRIVE_ALERT_WEBHOOK_SECRET": "s"}
-    told = summary(replace(stack(hook), run=logs), logs.directory / "env", "docker")
+    told = summary(stack(hook), own.run.directory / "env", "docker")
     assert "Alerts         go to REDRIVE_ALERT_WEBHOOK_URL" in told
     assert "token" not in told
 

@@ -6,7 +6,13 @@ import asyncio
 
 import pytest
 
+from tests.support import waiting
 from tests.support.waiting import eventually, eventually_async
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "LEAST_S", 0.0)
 
 
 def test_returns_the_first_true_value() -> None:
@@ -14,6 +20,7 @@ def test_returns_the_first_true_value() -> None:
     assert eventually(lambda: next(answers), 5, "a list", every_s=0.001) == [7]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_failed_assertion_means_not_yet_and_is_told_at_the_deadline() -> None:
     def counted() -> bool:
         raise AssertionError("2 letters, not 3")
@@ -28,6 +35,7 @@ def test_other_exceptions_pass_through_at_once() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("impatient")
 async def test_the_async_form_cuts_off_a_call_that_hangs() -> None:
     with pytest.raises(AssertionError, match="an answer"):
         await eventually_async(asyncio.Event().wait, 0.05, "an answer")
