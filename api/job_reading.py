@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
+from fastapi.responses import Response
 
 from api.job_view import FINAL, job_view
 from api.job_watch import MAX_WAITING, JobWatch
+from api.json_text import JsonResponse
 from api.problems import Problem
+from api.ready_json import MAX_READ, shown_json
 from api.runtime import Runtime
 from storage import job_actions, job_callbacks, job_options, jobs, outbox
 from storage.attempts import AttemptRow
@@ -38,8 +41,30 @@ class JobReading:
     callback: CallbackOfJob | None = None
 
     @property
+    def size(self) -> int:
+        """Of what may be long: bytes, about."""
+        texts = [self.job.result, self.job.progress, *(each.traceback for each in self.attempts)]
+        return sum(len(text or "") for text in texts)
+
+    @property
     def view(self) -> dict[str, Any]:
         return job_view(self.job, self.attempts, self.actions, self.options, self.unsent, self.callback)
+
+
+async def answer(found: JobReading) -> Response:
+    """The job as it is shown."""
+    return await _answer(lambda: found.view, found.size)
+
+
+async def answer_of(result: bytes | None) -> Response:
+    """A stored result alone."""
+    return await _answer(lambda: shown_json(result), len(result or b""))
+
+
+async def _answer(view: Callable[[], Any], size: int) -> Response:
+    if size <= MAX_READ:
+        return JsonResponse(view())
+    return await asyncio.to_thread(lambda: JsonResponse(view()))
 
 
 async def find_job(db: AnyConnection, job_id: str) -> Job:

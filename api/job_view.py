@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from api.ready_json import shown_json
 from storage.attempts import AttemptRow
 from storage.job_actions import JobAction
 from storage.job_callbacks import CallbackOfJob
 from storage.job_options import JobOptions
 from storage.jobs import Job
 from storage.outbox import Unsent
-from storage.stored_json import stored
 from storage.times import shown_time
 
 FINAL = ("SUCCEEDED", "DEAD", "CANCELLED")
@@ -64,8 +64,8 @@ def job_view(
         "created_at": shown_time(job.created_at),
         "started_at": shown_time(job.started_at),
         "finished_at": shown_time(job.finished_at),
-        "progress": stored(job.progress),
-        "result": stored(job.result),
+        "progress": shown_json(job.progress),
+        "result": shown_json(job.result),
         "error": job.error,
         "letter_id": job.letter_id,
         "not_before": shown_time(options.not_before) if options else None,

@@ -11,6 +11,8 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
+from api.ready_json import written
+
 MAX_DEPTH = 64
 # A value takes up to 150 bytes in memory, and as little as 2 in the text.
 MAX_VALUES = 250_000
@@ -196,4 +198,4 @@ class JsonResponse(JSONResponse):
     """JSON in ASCII: Starlette's own answers 500 to a value with a lone surrogate."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+        return written(content)

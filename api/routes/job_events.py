@@ -6,7 +6,6 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from api.holding import hold, still_good
 from api.job_reading import JobReading, find_job, reading, require_room, watch_of
 from api.job_view import FINAL
 from api.job_watch import MAX_WAITING, JobWatch
+from api.ready_json import written
 from api.runtime import Runtime
 from storage.errors import DatabaseAwayError
 
@@ -68,7 +68,7 @@ async def events(
 
 async def _events(
     job_id: str, request: Request, runtime: Runtime, watch: JobWatch, last: str | None
-) -> AsyncIterator[str]:
+) -> AsyncIterator[str | bytes]:
     loop = asyncio.get_running_loop()
     ends = loop.time() + LONGEST_S
     with watch.watching(job_id) as watcher:
@@ -100,6 +100,5 @@ async def _events(
                     yield ": alive\n\n"
 
 
-def _event(found: JobReading) -> str:
-    data = json.dumps(found.view, ensure_ascii=True, allow_nan=False)
-    return f"event: job\nid: {found.job.mark}\ndata: {data}\n\n"
+def _event(found: JobReading) -> bytes:
+    return b"event: job\nid: %s\ndata: %s\n\n" % (found.job.mark.encode(), written(found.view))

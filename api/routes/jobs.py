@@ -14,18 +14,17 @@ from api.auth import Context, Reader, Submitter, may_submit, runtime_of
 from api.body import read_json
 from api.callback import CALLBACK_SCHEMA
 from api.holding import hold
-from api.job_reading import find_job, read_job, read_once_ended, watch_of
+from api.job_reading import answer, answer_of, find_job, read_job, read_once_ended, watch_of
 from api.job_view import accepted_view
 from api.job_watch import MAX_WAITING
 from api.json_text import JsonResponse
 from api.options import OPTIONS_SCHEMA
 from api.problems import FieldError, Problem
-from api.runtime import Runtime
+from api.runtime import Config, Runtime
 from api.submission import KEY_HEADER, RETENTION_HEADER, new_job, read_submission
 from storage import jobs
 from storage.audit import Submitting
 from storage.jobs import Accepted, IdempotencyConflictError, IdempotencyKey, NewJob
-from storage.stored_json import stored
 from topology.spec import Topology
 
 ROUTE = "POST /jobs"
@@ -95,15 +94,12 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     does not use its key up. 503 with `Retry-After` while the outbox is full.
     """
     keys = request.headers.getlist(KEY_HEADER)
-    asked = await read_json(
-        request,
-        runtime.config.api.body_limit,
-        lambda body: read_submission(runtime.config.topology, body, keys, callbacks=runtime.config.callbacks),
+    new, key = await read_json(
+        request, runtime.config.api.body_limit, lambda body: _read(runtime.config, body, keys, principal.name)
     )
-    key = IdempotencyKey(f"{principal.name} {ROUTE}", asked.key, asked.request)
     told = Submitting(actor_of(request, principal), ROUTE)
     try:
-        accepted = await _accept(runtime, new_job(asked, principal.name), key, told)
+        accepted = await _accept(runtime, new, key, told)
     except IdempotencyConflictError as conflict:
         raise Problem(
             422,
@@ -118,6 +114,11 @@ async def submit(request: Request, runtime: Context, principal: Submitter) -> Re
     else:
         runtime.relay.submitted()
     return JsonResponse(accepted_view(accepted.job), 202, headers)
+
+
+def _read(config: Config, body: Any, keys: list[str], principal: str) -> tuple[NewJob, IdempotencyKey]:
+    asked = read_submission(config.topology, body, keys, callbacks=config.callbacks)
+    return new_job(asked, principal), IdempotencyKey(f"{principal} {ROUTE}", asked.key, asked.request)
 
 
 async def _accept(runtime: Runtime, new: NewJob, key: IdempotencyKey, told: Submitting) -> Accepted:
@@ -144,7 +145,7 @@ async def show(
         found = await read_once_ended(runtime, watch_of(request), job_id, wait)
     else:
         found = await read_job(runtime, job_id)
-    return JsonResponse(found.view)
+    return await answer(found)
 
 
 @router.get("/jobs/{job_id}/result", dependencies=[Reader], summary="A finished job's result")
@@ -153,7 +154,7 @@ async def result(job_id: str, runtime: Context) -> Response:
     async with runtime.database() as db:
         job = await find_job(db, job_id)
     if job.state == "SUCCEEDED":
-        return JsonResponse(stored(job.result))
+        return await answer_of(job.result)
     if job.state in FINAL_WITHOUT_RESULT:
         raise Problem(409, "no-result", f"job {job.id} is {job.state} ({job.reason}): it has no result")
     raise Problem(

@@ -196,3 +196,20 @@ def test_following_outlives_the_database_and_ends_with_the_server(stack: Stack) 
         eventually(lambda: events.ended, 30, "the answer ends complete")
         assert json.loads(waiting.getresponse().read())["state"] == "RETRYING"
     assert "Application shutdown complete" in process.log
+
+
+def test_a_result_of_a_megabyte_is_read_whole_wherever_it_is_shown(running: Stack) -> None:
+    job = submitted(running)
+    value = [{"n": number, "words": ["NaN", "\ud800", None, 1.5]} for number in range(20_000)]
+    text = json.dumps(value).encode()
+    running.database.execute(
+        "update redrive.jobs set state = 'SUCCEEDED', result = $2 where id = $1", job, text
+    )
+    assert running.job(job)["result"] == value
+    assert running.http.get(f"/jobs/{job}?wait=1").json()["result"] == value
+    assert running.http.get(f"/jobs/{job}/result").content == text
+    with running.http.stream("GET", f"/jobs/{job}/events") as answer:
+        events = Events(answer)
+        eventually(lambda: events.ended, 30, "the stream ends with the job")
+    ((name, shown),) = events.found
+    assert (name, shown["result"]) == ("job", value)
