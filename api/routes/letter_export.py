@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from api.auth import Context, Reader
 from api.filtering import Filter
-from api.holding import still_good
+from api.holding import hold, still_good
 from api.problems import Problem
 from api.runtime import Runtime
 from storage.errors import DatabaseAwayError, translate
@@ -21,7 +21,8 @@ from storage.letter_filter import LetterFilter
 from storage.pool import AnyConnection, connect
 from topology.letter_view import view_properties
 
-MAX_EXPORTS = 2
+# Of a process, and of a caller: nobody keeps the others from theirs.
+MAX_EXPORTS, MAX_OF_CALLER = 2, 1
 # Each holds its view of the database, and what is deleted meanwhile stays in it.
 LONGEST_S = 3_600.0
 # So often its key is looked at.
@@ -43,8 +44,10 @@ async def export_letters(request: Request, runtime: Context, wanted: Filter) -> 
     """What `dlq export` writes, for `dlq import`: body and properties in base64, and what is known beside.
 
     All letters are as they were at one moment, the lowest id first. An answer that breaks off before its last
-    chunk is not whole. It takes an hour at most. 503 when two exports are under way.
+    chunk is not whole. It takes an hour at most. 429 while another one of the same caller is under way, 503
+    while two of others are.
     """
+    hold(request, "exports", MAX_OF_CALLER)
     running: set[object] = request.app.state.exports
     if len(running) >= MAX_EXPORTS:
         detail = f"{MAX_EXPORTS} exports are under way"

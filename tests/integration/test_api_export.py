@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import httpx
@@ -24,8 +25,14 @@ def api(stack: Stack) -> tuple[Stack, Process]:
     return stack, stack.start_api()
 
 
-def exporting(stack: Stack) -> Any:
-    return stack.http.stream("GET", "/dead-letters/export", timeout=60)
+def headers_of(stack: Stack, name: str) -> dict[str, str]:
+    """Of another caller."""
+    made = stack.command("api.keys_cli:main", "create", name)
+    return {"Authorization": f"Bearer {made.stdout.strip()}"}
+
+
+def exporting(stack: Stack, headers: dict[str, str]) -> Any:
+    return stack.http.stream("GET", "/dead-letters/export", timeout=60, headers=headers)
 
 
 def test_it_is_what_the_command_writes(api: tuple[Stack, Process]) -> None:
@@ -44,27 +51,35 @@ def test_it_is_what_the_command_writes(api: tuple[Stack, Process]) -> None:
 def test_it_holds_little_and_what_breaks_off_can_be_told(api: tuple[Stack, Process]) -> None:
     stack, process = api
     store_large(stack.database, 100)
-    with exporting(stack) as first, exporting(stack) as second:
+    one, two = headers_of(stack, "one"), headers_of(stack, "two")
+    with exporting(stack, one) as first:
         chunks = first.iter_raw()
         next(chunks)
-        refused = stack.http.get("/dead-letters/export")
-        assert (refused.status_code, refused.json()["type"]) == (503, "urn:redrive:problem:too-many-exports")
-        length = sum(len(chunk) for chunk in second.iter_raw())
+        assert refusal(stack, one) == (429, "urn:redrive:problem:too-many-open", "5")
+        with exporting(stack, two) as second:
+            assert refusal(stack, {}) == (503, "urn:redrive:problem:too-many-exports", "30")
+            length = sum(len(chunk) for chunk in second.iter_raw())
         assert length > 100 * MIB
         assert peak_bytes(process.pid) < 200 * MIB
         stack.database.cut_connections()
         with pytest.raises(httpx.RemoteProtocolError):
             for _ in chunks:
                 pass
-    eventually(lambda: stack.http.get("/dead-letters/export?task=none").status_code == 200, 20, "a turn")
+    for headers in (one, two):
+        again = partial(stack.http.get, "/dead-letters/export?task=none", headers=headers)
+        eventually(lambda: again().status_code == 200, 20, "a turn")  # noqa: B023 - called at once
+
+
+def refusal(stack: Stack, headers: dict[str, str]) -> tuple[int, str, str]:
+    answer = stack.http.get("/dead-letters/export", headers=headers)
+    return answer.status_code, answer.json()["type"], answer.headers["retry-after"]
 
 
 def test_it_breaks_off_when_its_key_is_revoked(api: tuple[Stack, Process]) -> None:
     stack, _ = api
     store_large(stack.database, 100)
-    made = stack.command("api.keys_cli:main", "create", "leaver")
-    headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
-    with stack.http.stream("GET", "/dead-letters/export", timeout=60, headers=headers) as answer:
+    headers = headers_of(stack, "leaver")
+    with exporting(stack, headers) as answer:
         chunks = answer.iter_raw()
         next(chunks)
         assert stack.command("api.keys_cli:main", "revoke", "leaver").returncode == 0
