@@ -8,14 +8,16 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from api import doorway, openapi, problems
+from api import doorway, problems
 from api.job_watch import JobWatch
+from api.openapi.document import describe
 from api.routes import (
     alerts,
     audit,
     batches,
     callbacks,
     dead_letters,
+    docs,
     groups,
     health,
     job_actions,
@@ -56,9 +58,7 @@ def create_app(config: Config) -> FastAPI:
         version=version("redrive"),
         summary="Submit jobs; look at dead letters and replay them.",
         lifespan=lifespan,
-        docs_url="/docs" if config.api.docs else None,
-        redoc_url=None,
-        openapi_url="/openapi.json" if config.api.docs else None,
+        openapi_url=None,  # nor /docs: see `api.routes.docs`
     )
     problems.install(app)
     # Routes are tried one after the other: this one first.
@@ -81,5 +81,7 @@ def create_app(config: Config) -> FastAPI:
         app.include_router(routes.router)
     app.include_router(health.metrics_router(public=config.api.metrics_public))
     doorway.install(app)
-    openapi.describe(app, config.topology)
+    describe(app, config.topology)
+    if config.api.docs:
+        app.include_router(docs.docs_router(app))
     return app

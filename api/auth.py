@@ -16,6 +16,8 @@ from api.runtime import Runtime
 from storage.api_keys import Principal
 
 SCOPES = ("submit", "read", "operate")
+# Between scopes of which one will do, in the name of a security scheme.
+EITHER = " or "
 CHALLENGE = 'Bearer realm="redrive"'
 # So many jobs of a batch count as one request: about what they cost the database beside each other.
 JOBS_TO_A_REQUEST = 10
@@ -42,8 +44,7 @@ class Requires(HTTPBearer):
     def __init__(self, *scopes: str, notes_itself: bool = False) -> None:
         super().__init__(
             auto_error=False,
-            scheme_name="HTTPBearer",
-            description="An API key, made by `api-keys create`: rdk_…",
+            scheme_name=EITHER.join(scopes),  # which the OpenAPI document takes apart
         )
         assert set(scopes) <= set(SCOPES)
         self.scopes = scopes

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from api import audited, visit
 from api.auth import runtime_at
 from api.json_text import MAX_VALUES, JsonFault, parse
+from api.openapi.schema import REF
 from api.problems import FieldError, Problem, field_errors
 
 # Larger texts are taken apart in a thread, so that the event loop goes on.
@@ -65,7 +66,7 @@ def as_model(model: type[Model], value: Any) -> Model:
 
 def body_schema(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
     """What the OpenAPI document says of a body that `read_json` reads."""
-    content = {"application/json": {"schema": model.model_json_schema(), "example": example}}
+    content = {"application/json": {"schema": model.model_json_schema(ref_template=REF), "example": example}}
     return {"requestBody": {"required": True, "content": content}}
 
 

@@ -44,7 +44,7 @@ class Snooze(Unsnooze):
 
 
 SNOOZE = body_schema(
-    Snooze, {"subject": "3f9a", "until": "2027-01-31T12:00:00Z", "note": "deploying the fix"}
+    Snooze, {"subject": "3f9a", "until": "2027-02-07T00:00:00Z", "note": "deploying the fix"}
 )
 UNSNOOZE = body_schema(Unsnooze, {"subject": "3f9a", "note": "deployed"})
 

@@ -34,6 +34,7 @@ BATCH_SCHEMA: dict[str, Any] = {
         "content": {
             "application/json": {
                 "schema": {
+                    "title": "Batch",
                     "type": "object",
                     "required": ["jobs"],
                     "additionalProperties": False,
@@ -42,7 +43,11 @@ BATCH_SCHEMA: dict[str, Any] = {
                             "type": "array",
                             "minItems": 1,
                             "maxItems": MAX_JOBS,
-                            "items": JOB_SCHEMA | {"required": ["type", "payload", "idempotency_key"]},
+                            "items": JOB_SCHEMA
+                            | {
+                                "title": "BatchedSubmission",
+                                "required": ["type", "payload", "idempotency_key"],
+                            },
                         }
                     },
                 },
@@ -53,15 +58,11 @@ BATCH_SCHEMA: dict[str, Any] = {
 }
 
 
-SOME_REFUSED: dict[int | str, dict[str, Any]] = {207: {"description": "Some jobs were refused: see results."}}
-
-
 @router.post(
     "/jobs/batch",
     status_code=202,
     summary="Submit up to 1,000 jobs",
     openapi_extra=BATCH_SCHEMA,
-    responses=SOME_REFUSED,
 )
 async def submit(request: Request, runtime: Context, principal: Submitter) -> Response:
     """Each job has its own `idempotency_key`, valid for this route, so the same batch may be sent again.

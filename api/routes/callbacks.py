@@ -24,13 +24,13 @@ router = APIRouter(tags=["callbacks"])
 CallbackId = Annotated[UUID, Path()]
 
 
-class Why(Strict):
-    """Why it is sent again."""
+class CallbackWhy(Strict):
+    """CallbackWhy it is sent again."""
 
     note: Annotated[str, Field(max_length=MAX_NOTE, pattern=r"^[^\x00]*$")] = ""
 
 
-WHY = body_schema(Why, {"note": "the receiver is back"})
+WHY = body_schema(CallbackWhy, {"note": "the receiver is back"})
 
 
 @router.get("/callbacks", dependencies=[Reader], summary="Callbacks, the newest first")
@@ -79,8 +79,8 @@ async def retry(callback_id: CallbackId, request: Request, runtime: Context, pri
     return JsonResponse(found.as_json(), 202, {"Location": f"/callbacks/{callback_id}"})
 
 
-def _why(body: Any) -> Why:
-    return as_model(Why, body)
+def _why(body: Any) -> CallbackWhy:
+    return as_model(CallbackWhy, body)
 
 
 def _unknown(callback_id: UUID) -> Problem:

@@ -39,7 +39,7 @@ router = APIRouter(tags=["groups"])
 NOT_ONE = (UnknownGroupError, AmbiguousGroupError, MovedGroupError)
 
 
-class Why(BaseModel):
+class GroupWhy(BaseModel):
     """What there is to say, or why it is decided so."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -47,16 +47,16 @@ class Why(BaseModel):
     note: Annotated[str, Field(strict=True, min_length=1, max_length=group_states.MAX_NOTE, pattern=r"\S")]
 
 
-class WhyIgnored(Why):
+class GroupIgnore(GroupWhy):
     """`until` (RFC 3339): ignored up to then, without it for good."""
 
     until: Until | None = None
 
 
-NOTE = body_schema(Why, {"note": "the provider was down from 9 to 10"})
-RESOLVE = body_schema(Why, {"note": "fixed in 1.8.2"})
-IGNORE = body_schema(WhyIgnored, {"note": "the old client, gone next week", "until": "2027-01-31T00:00:00Z"})
-REOPEN = body_schema(Why, {"note": "it was not the provider"})
+NOTE = body_schema(GroupWhy, {"note": "the provider was down from 9 to 10"})
+RESOLVE = body_schema(GroupWhy, {"note": "fixed in 1.8.2"})
+IGNORE = body_schema(GroupIgnore, {"note": "the old client, gone next week", "until": "2027-02-07T00:00:00Z"})
+REOPEN = body_schema(GroupWhy, {"note": "it was not the provider"})
 
 
 @router.get("/groups", dependencies=[Reader], summary="Groups of dead letters")
@@ -133,7 +133,7 @@ async def _decided(
 ) -> Response:
     check = _why_ignored if decision == "ignore" else _why
     said = await read_json(request, runtime.config.api.body_limit, check)
-    until = said.until if isinstance(said, WhyIgnored) else None
+    until = said.until if isinstance(said, GroupIgnore) else None
     if until is not None and until <= datetime.now(UTC):
         raise invalid("until", "is in the past")
     try:
@@ -150,12 +150,12 @@ def _details(found: GroupDetails, example: Letter | None) -> Response:
     return JsonResponse(found.as_json(None if example is None else letter_view(example)))
 
 
-def _why(body: Any) -> Why:
-    return as_model(Why, body)
+def _why(body: Any) -> GroupWhy:
+    return as_model(GroupWhy, body)
 
 
-def _why_ignored(body: Any) -> Why:
-    return as_model(WhyIgnored, body)
+def _why_ignored(body: Any) -> GroupWhy:
+    return as_model(GroupIgnore, body)
 
 
 def _not_one(fingerprint: str, error: Exception) -> Problem:

@@ -24,7 +24,7 @@ router = APIRouter(tags=["jobs"])
 Canceller = Annotated[Principal, Depends(Requires("submit", "operate"))]
 
 
-class Note(BaseModel):
+class JobWhy(BaseModel):
     """Why."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -32,16 +32,11 @@ class Note(BaseModel):
     note: Annotated[str, Field(max_length=MAX_NOTE, pattern=r"^[^\x00]*$")] = ""
 
 
-CANCEL = body_schema(Note, {"note": "the customer withdrew the order"})
-RETRY = body_schema(Note, {"note": "the provider is back"})
+CANCEL = body_schema(JobWhy, {"note": "the customer withdrew the order"})
+RETRY = body_schema(JobWhy, {"note": "the provider is back"})
 
 
-ASKED: dict[int | str, dict[str, Any]] = {202: {"description": "It runs, and was asked to stop."}}
-
-
-@router.post(
-    "/jobs/{job_id}/cancel", summary="It is not to run, or to stop", openapi_extra=CANCEL, responses=ASKED
-)
+@router.post("/jobs/{job_id}/cancel", summary="It is not to run, or to stop", openapi_extra=CANCEL)
 async def cancel(job_id: str, request: Request, runtime: Context, principal: Canceller) -> Response:
     """A job that waits is CANCELLED at once: 200 with the job. One that runs is asked to stop: 202.
 
@@ -85,9 +80,9 @@ async def retry(job_id: str, request: Request, runtime: Context, principal: Oper
     return JsonResponse(plan.as_json(), 202, {"Location": f"/replays/{plan.id}"})
 
 
-def _who(request: Request, principal: Principal, asked: Note) -> Who:
+def _who(request: Request, principal: Principal, asked: JobWhy) -> Who:
     return Who(principal.name, asked.note, request.client.host if request.client else None)
 
 
-def _note(body: Any) -> Note:
-    return as_model(Note, body)
+def _note(body: Any) -> JobWhy:
+    return as_model(JobWhy, body)

@@ -36,10 +36,6 @@ router = APIRouter(tags=["jobs"], dependencies=[Reader])
     "/jobs/{job_id}/events",
     summary="A job, live",
     response_class=StreamingResponse,
-    responses={
-        200: {"content": {"text/event-stream": {}}},
-        204: {"description": "It has ended, and Last-Event-ID says that this was told."},
-    },
 )
 async def events(
     job_id: str,

@@ -47,6 +47,7 @@ class SubmissionRoute(APIRoute):
 submissions = APIRouter(tags=["jobs"], route_class=SubmissionRoute)
 
 JOB_SCHEMA: dict[str, Any] = {
+    "title": "Submission",
     "type": "object",
     "required": ["type", "payload"],
     "additionalProperties": False,

@@ -41,13 +41,13 @@ class Discard(Strict):
     note: Annotated[str, Field(min_length=1, max_length=MAX_NOTE, pattern=r"\S")]
 
 
-class Note(Strict):
+class LetterWhy(Strict):
     """Why."""
 
     note: Annotated[str, Field(max_length=MAX_NOTE)] = ""
 
 
-class Change(Strict):
+class LetterChange(Strict):
     """A JSON Patch (RFC 6902) of `{"args": […], "kwargs": {…}}`, or of the body of what is no task.
 
     `validate: false` keeps what a worker or the job's model refuses. `original`: of the letter as it came,
@@ -62,11 +62,12 @@ class Change(Strict):
 
 
 CHANGE = body_schema(
-    Change, {"patch": [{"op": "replace", "path": "/kwargs/amount_cents", "value": 500}], "note": "a typo"}
+    LetterChange,
+    {"patch": [{"op": "replace", "path": "/kwargs/amount_cents", "value": 500}], "note": "a typo"},
 )
 DISCARD = body_schema(Discard, {"note": "the old client sent XML"})
-RESTORE = body_schema(Note, {"note": "needed after all"})
-WITHDRAW = body_schema(Note, {"note": "it was right as it came"})
+RESTORE = body_schema(LetterWhy, {"note": "needed after all"})
+WITHDRAW = body_schema(LetterWhy, {"note": "it was right as it came"})
 
 
 @router.post("/dead-letters/{letter_id}/discard", summary="It is not to be sent again", openapi_extra=DISCARD)
@@ -132,7 +133,7 @@ async def withdraw(letter_id: Id, request: Request, runtime: Context, principal:
     return await _shown(letter_id, runtime)
 
 
-def _edited(found: Dossier, asked: Change, topology: Topology) -> NewEdit:
+def _edited(found: Dossier, asked: LetterChange, topology: Topology) -> NewEdit:
     try:
         made = editing.edit(
             Message(*found.to_send(original=asked.original)),
@@ -174,9 +175,9 @@ def _discard(body: Any) -> Discard:
     return as_model(Discard, body)
 
 
-def _note(body: Any) -> Note:
-    return as_model(Note, body)
+def _note(body: Any) -> LetterWhy:
+    return as_model(LetterWhy, body)
 
 
-def _change(body: Any) -> Change:
-    return as_model(Change, body)
+def _change(body: Any) -> LetterChange:
+    return as_model(LetterChange, body)

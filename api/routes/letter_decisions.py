@@ -25,7 +25,7 @@ DECIDE_S = 120.0
 Count = Annotated[int, Field(ge=0, le=MOST_LETTERS)]
 
 
-class Several(Strict):
+class SeveralLetters(Strict):
     """`letter_ids`, or a `filter`: one of the two.
 
     `dry_run`: only tell how many letters the filter finds. `expect`: how many these were; when they are
@@ -49,17 +49,17 @@ class Several(Strict):
         return self
 
 
-class SeveralWithWhy(Several):
+class SeveralLettersWhy(SeveralLetters):
     """The same; `note` says why, and is kept with each letter."""
 
     note: Annotated[str, Field(min_length=1, max_length=MAX_NOTE, pattern=r"\S")]
 
 
 DISCARD_BODY = body_schema(
-    SeveralWithWhy,
+    SeveralLettersWhy,
     {"filter": {"queue": "payments", "reason": "malformed"}, "expect": 12, "note": "the old client sent XML"},
 )
-RESTORE_BODY = body_schema(Several, {"letter_ids": [17, 18], "note": "needed after all"})
+RESTORE_BODY = body_schema(SeveralLetters, {"letter_ids": [17, 18], "note": "needed after all"})
 
 
 @router.post("/dead-letters/discard", summary="Several are not to be sent again", openapi_extra=DISCARD_BODY)
@@ -80,7 +80,9 @@ async def restore(request: Request, runtime: Context, principal: Operator) -> Re
     return await _decided(RESTORE, asked, runtime, principal)
 
 
-async def _decided(decision: Decision, asked: Several, runtime: Runtime, principal: Principal) -> Response:
+async def _decided(
+    decision: Decision, asked: SeveralLetters, runtime: Runtime, principal: Principal
+) -> Response:
     done = 0
     async with runtime.database(DECIDE_S) as db:
         if asked.filter is None:
@@ -100,7 +102,7 @@ async def _decided(decision: Decision, asked: Several, runtime: Runtime, princip
     return JsonResponse({decision.done: done})
 
 
-async def _named(decision: Decision, asked: Several, principal: Principal, db: Any) -> int:
+async def _named(decision: Decision, asked: SeveralLetters, principal: Principal, db: Any) -> int:
     try:
         return await discards.decide(db, decision, asked.letter_ids or (), by=principal.name, why=asked.note)
     except ActionRefusedError as error:
@@ -115,9 +117,9 @@ async def _named(decision: Decision, asked: Several, principal: Principal, db: A
         raise Problem(409, "not-allowed", "some letters do not allow it", errors) from error
 
 
-def _with_why(body: Any) -> Several:
-    return as_model(SeveralWithWhy, body)
+def _with_why(body: Any) -> SeveralLetters:
+    return as_model(SeveralLettersWhy, body)
 
 
-def _several(body: Any) -> Several:
-    return as_model(Several, body)
+def _several(body: Any) -> SeveralLetters:
+    return as_model(SeveralLetters, body)

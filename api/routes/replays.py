@@ -83,8 +83,8 @@ class ReplayRequest(Strict):
         )  # fmt: skip
 
 
-class Why(Strict):
-    """Why it is paused, resumed or cancelled."""
+class ReplayWhy(Strict):
+    """ReplayWhy it is paused, resumed or cancelled."""
 
     note: Annotated[str, Field(max_length=MAX_NOTE)] = ""
 
@@ -93,7 +93,7 @@ REPLAY = body_schema(
     ReplayRequest,
     {"filter": {"queue": "payments", "since": "2h"}, "rate": 20, "canary": 5, "note": "the provider is back"},
 )
-WHY = body_schema(Why, {"note": "the provider is slow"})
+WHY = body_schema(ReplayWhy, {"note": "the provider is slow"})
 Position = Annotated[int, Query(ge=0, le=2**31 - 1, description="`next` of the page before")]
 
 
@@ -218,8 +218,8 @@ def _asked(body: Any) -> ReplayRequest:
     return asked
 
 
-def _why(body: Any) -> Why:
-    return as_model(Why, body)
+def _why(body: Any) -> ReplayWhy:
+    return as_model(ReplayWhy, body)
 
 
 def _unknown(replay_id: str) -> Problem:

@@ -39,7 +39,6 @@ router = APIRouter(tags=["dead letters"], dependencies=[Reader])
     "/stream",
     summary="New letters and replays, live",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {}}}},
 )
 async def stream(
     request: Request, runtime: Context, wanted: Filter, last_event_id: Annotated[str | None, Header()] = None

@@ -14,7 +14,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
-from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from tests.support.api_alone import api_alone
 from tests.support.shared import Places, Shared
@@ -25,7 +30,13 @@ from topology.catalogue import TOPOLOGY
 EXAMPLES = 6
 # These answer for as long as one reads.
 ENDLESS = ("/stream", "/jobs/{job_id}/events")
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance]
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
 WRITTEN = ("jobs", "outbox", "idempotency_keys", "job_actions", "letter_actions", "replays", "alert_snoozes")
 NESTED = b"[" * 100_000
 
@@ -109,7 +120,13 @@ def test_the_document_has_the_payload_of_each_job_type(running: Stack) -> None:
     jobs = document["paths"]["/jobs"]["post"]["requestBody"]["content"]["application/json"]
     batch = document["paths"]["/jobs/batch"]["post"]["requestBody"]["content"]["application/json"]
     names = sorted(job.name for job in TOPOLOGY.jobs)
-    for schema in (jobs["schema"], batch["schema"]["properties"]["jobs"]["items"]):
+    assert jobs["schema"] == {"$ref": "#/components/schemas/Submission"}
+    assert batch["schema"] == {"$ref": "#/components/schemas/Batch"}
+    schemas = document["components"]["schemas"]
+    assert schemas["Batch"]["properties"]["jobs"]["items"] == {
+        "$ref": "#/components/schemas/BatchedSubmission"
+    }
+    for schema in (schemas["Submission"], schemas["BatchedSubmission"]):
         assert sorted(each["properties"]["type"]["const"] for each in schema["oneOf"]) == names
         for each in schema["oneOf"]:
             model = each["properties"]["payload"]["$ref"].rpartition("/")[2]

@@ -31,7 +31,8 @@ ENTRY_POINTS = {
     "workers/settings.py",  # an adopter's `Redrive(…)` is their entry point
 }
 READ_SETTINGS = "read_settings"
-BROKER_ARGUMENT = re.compile(r"x-[a-z]+(-[a-z]+)*")
+# An extension of OpenAPI begins so too.
+BROKER_ARGUMENT = re.compile(r"x-(?!events$)[a-z]+(-[a-z]+)*")
 SQL = re.compile(
     r"\s*(SELECT\s.*\sFROM\s|INSERT\s+INTO\s|UPDATE\s+\S+\s.*SET\s|DELETE\s+FROM\s|(CREATE|ALTER|DROP)\s+TABLE\s|"
     r"WITH\s+\w+\s+AS\s*\(|LISTEN\s+\w+|NOTIFY\s+\w+)",

@@ -14,6 +14,7 @@ import httpx
 
 from dev.thirdparty.client import ThirdPartyClient
 from tests.support.databases import Database
+from tests.support.documented import hold
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, clean_environment, console_script
 from tests.support.vhosts import Vhost
@@ -71,7 +72,7 @@ class Stack:
         assert done.returncode == 0, done.stderr
 
     def start_api(self, *, ready: bool = True, **settings: str) -> Process:
-        """uvicorn, and `self.api` with a fresh key."""
+        """uvicorn, and `self.api` with a fresh key. Each answer has to be what the OpenAPI document says."""
         made = self.command("api.keys_cli:main", "create", f"test-{token_hex(4)}", "--json")
         assert made.returncode == 0, made.stderr
         port = self.api_port or free_port()
@@ -89,7 +90,10 @@ class Stack:
         if self.api is not None:
             self.api.close()
         self.api = httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {key}"}, timeout=30
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=30,
+            event_hooks={"response": [hold]},
         )
         if ready:
             eventually(
