@@ -14,7 +14,7 @@ from storage.text import safe_text
 MAX_ERROR = 500
 # Pushing next_try_at ahead is the claim: a sender that dies leaves the callback to be sent again. Place by
 # place, so that thousands that wait for one receiver are not gone through to find another's; the first of
-# each place goes before the second of any.
+# each place goes before the second of any, and of places that are not known to be prompt only so many go.
 _CLAIM = """
 WITH RECURSIVE places AS (
     (SELECT place FROM redrive.callbacks WHERE state = 'pending' ORDER BY place LIMIT 1)
@@ -23,15 +23,20 @@ WITH RECURSIVE places AS (
             WHERE c.state = 'pending' AND c.place > p.place ORDER BY c.place LIMIT 1)
     FROM places p WHERE p.place IS NOT NULL
 ), open AS (
-    SELECT d.id, d.next_try_at, row_number() OVER (PARTITION BY p.place ORDER BY d.next_try_at) AS turn
-    FROM places p LEFT JOIN unnest($1::text[], $2::int[]) AS known (place, room) ON known.place = p.place
+    SELECT d.id, d.next_try_at, known.prompt IS TRUE AS prompt,
+           row_number() OVER (PARTITION BY p.place ORDER BY d.next_try_at) AS turn
+    FROM places p
+    LEFT JOIN unnest($1::text[], $2::int[], $7::bool[]) AS known (place, room, prompt) USING (place)
     CROSS JOIN LATERAL (
         SELECT c.id, c.next_try_at FROM redrive.callbacks c
         WHERE c.state = 'pending' AND c.place = p.place AND c.next_try_at <= now()
         ORDER BY c.next_try_at LIMIT coalesce(known.room, $3)) d
+), ranked AS (
+    SELECT *, row_number() OVER (PARTITION BY prompt ORDER BY turn, next_try_at) AS place_in_line FROM open
 ), chosen AS (
     SELECT c.id FROM redrive.callbacks c
-    WHERE c.id = ANY (ARRAY(SELECT id FROM open ORDER BY turn, next_try_at LIMIT $4))
+    WHERE c.id = ANY (ARRAY(SELECT id FROM ranked WHERE prompt OR place_in_line <= $8
+                            ORDER BY turn, next_try_at LIMIT $4))
       AND c.state = 'pending' AND c.next_try_at <= now()
     FOR UPDATE SKIP LOCKED -- these alone: to lock is to write, and of each place there may be some
 )
@@ -99,12 +104,22 @@ class Callback:
 
 
 @dataclass(frozen=True)
+class Room:
+    """Of one place: for how many there is room. `prompt`: the last time it answered soon."""
+
+    free: int
+    prompt: bool
+
+
+@dataclass(frozen=True)
 class Limits:
-    """Of one look: callbacks in all, and of each place but those in `rooms`; bytes of a result."""
+    """Of one look: callbacks in all, of places that are not known to be prompt, and of each place that is not
+    known; bytes of a result."""
 
     most: int
+    most_doubtful: int
     per_place: int
-    rooms: Mapping[str, int]
+    known: Mapping[str, Room]
     max_result: int
 
 
@@ -117,8 +132,9 @@ async def claim_due(pool: Pool, limits: Limits, *, lease_s: float) -> list[Callb
     """
     with translate("look for callbacks"):
         rows = await pool.fetch(
-            _CLAIM, list(limits.rooms), list(limits.rooms.values()), limits.per_place, limits.most, lease_s,
-            limits.max_result,
+            _CLAIM, list(limits.known), [room.free for room in limits.known.values()], limits.per_place,
+            limits.most, lease_s, limits.max_result, [room.prompt for room in limits.known.values()],
+            limits.most_doubtful,
         )  # fmt: skip
     return [Callback(**dict(row)) for row in rows]
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from storage.callbacks import Room
+
 # At a time in one process: in all, to one host and port, to one that had trouble the last time, and to all
-# of these together.
-AT_ONCE, PER_PLACE, PER_DEAF_PLACE, DEAF_AT_ONCE = 32, 4, 1, 16
-# Deaf places that are kept in mind.
-MOST_DEAF = 1_000
+# together that are not known to be prompt: of thousands that nobody has called yet each may be deaf.
+AT_ONCE, PER_PLACE, PER_DEAF_PLACE, DOUBTFUL_AT_ONCE = 32, 4, 1, 16
+# An answer after more seconds than this is no prompt one.
+PROMPT_S = 5.0
+# Places that are kept in mind, of either kind: the last ones. What is forgotten is doubtful.
+MOST_KNOWN = 1_000
 
 
 class Places:
@@ -17,7 +21,9 @@ class Places:
 
     def __init__(self) -> None:
         self._busy: Counter[str] = Counter()
-        self._deaf: set[str] = set()
+        # Dicts, for their order: the first is the one that was not heard of for longest.
+        self._deaf: dict[str, None] = {}
+        self._prompt: dict[str, None] = {}
 
     def begin(self, place: str) -> None:
         self._busy[place] += 1
@@ -27,23 +33,33 @@ class Places:
         if not self._busy[place]:
             del self._busy[place]
 
-    def heard(self, place: str, *, deaf: bool) -> None:
+    def heard(self, place: str, *, deaf: bool, took_s: float) -> None:
         """What came of one."""
-        if not deaf:
-            self._deaf.discard(place)
-        elif len(self._deaf) < MOST_DEAF:
-            self._deaf.add(place)
+        self._deaf.pop(place, None)
+        self._prompt.pop(place, None)
+        kind = self._deaf if deaf else self._prompt
+        if deaf or took_s <= PROMPT_S:
+            kind[place] = None
+        if len(kind) > MOST_KNOWN:
+            del kind[next(iter(kind))]
 
-    def rooms(self, mixed: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, int]:
-        """For how many more there is room; of places that are not named for `PER_PLACE`.
+    @property
+    def doubtful(self) -> int:
+        """For how many more there is room of those that are not known to be prompt."""
+        busy = sum(number for place, number in self._busy.items() if place not in self._prompt)
+        return max(DOUBTFUL_AT_ONCE - busy, 0)
+
+    def rooms(self, mixed: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, Room]:
+        """Of each place that is known; of others there is room for `PER_PLACE`.
 
         Args:
             mixed: puts deaf places into another order each time, so that each has its turn.
         """
-        left = {place: max(PER_PLACE - number, 0) for place, number in self._busy.items()}
-        deaf_left = DEAF_AT_ONCE - sum(self._busy[place] for place in self._deaf)
+        known = dict.fromkeys((*self._prompt, *self._busy))
+        rooms = {place: Room(max(PER_PLACE - self._busy[place], 0), place in self._prompt) for place in known}
+        left = self.doubtful
         for place in mixed(sorted(self._deaf)):
-            room = PER_DEAF_PLACE if deaf_left > 0 and not self._busy[place] else 0
-            left[place] = room
-            deaf_left -= room
-        return left
+            free = PER_DEAF_PLACE if left > 0 and not self._busy[place] else 0
+            rooms[place] = Room(free, prompt=False)
+            left -= free
+        return rooms

@@ -53,7 +53,8 @@ class CallbackSender:
                     task.result()
                 due: list[Callback] = []
                 if room := AT_ONCE - len(sending):
-                    limits = Limits(room, PER_PLACE, self._places.rooms(_mixed), MAX_RESULT)
+                    known = self._places.rooms(_mixed)
+                    limits = Limits(room, self._places.doubtful, PER_PLACE, known, MAX_RESULT)
                     due = await callbacks.claim_due(self._pool, limits, lease_s=lease_s)
                 for callback in due:
                     self._places.begin(callback.place)
@@ -74,6 +75,7 @@ class CallbackSender:
     async def _send(self, callback: Callback, poster: Poster) -> None:
         try:
             answer, problem, dead = None, None, None
+            began = time.monotonic()
             try:
                 answer = await self._post(callback, poster)
             except RefusedError as error:
@@ -87,6 +89,9 @@ class CallbackSender:
                 log.exception(
                     "callback not sent", extra={"action": "callback_defect", "callback": callback.id}
                 )
+            if answer is not None or not dead:
+                deaf, took_s = not dead and is_deaf(answer), time.monotonic() - began
+                self._places.heard(callback.place, deaf=deaf, took_s=took_s)
             await self._record(callback, answer, problem, dead)
         finally:
             self._places.end(callback.place)
@@ -110,11 +115,9 @@ class CallbackSender:
             "place": callback.place, "tries": callback.tries,
         }  # fmt: skip
         if answer is not None and answer.is_taken:
-            self._places.heard(callback.place, deaf=False)
             await callbacks.delivered(self._pool, callback, answer.status)
             log.info("callback delivered", extra=extra)
             return
-        self._places.heard(callback.place, deaf=not dead and is_deaf(answer))
         dead = dead or why_dead(callback.tries, answer)
         wait_s = retry_in_s(
             callback.tries,

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from storage import callback_list, callbacks, claims, figures, job_actions, job_callbacks, jobs
-from storage.callbacks import Callback, Limits
+from storage.callbacks import Callback, Limits, Room
 from storage.claims import Completion
 from storage.errors import MigrationError
 from storage.job_actions import Who
@@ -58,9 +58,16 @@ async def ends(db: asyncpg.Connection, job: str) -> list[tuple[int, str]]:
 
 
 async def due(
-    pool: Pool, most: int = 100, per_place: int = 100, rooms: Mapping[str, int] = {}, lease_s: float = 60
+    pool: Pool,
+    most: int = 100,
+    per_place: int = 100,
+    known: Mapping[str, Room] = {},
+    lease_s: float = 60,
+    most_doubtful: int = 100,
 ) -> list[Callback]:
-    return await callbacks.claim_due(pool, Limits(most, per_place, rooms, 100), lease_s=lease_s)
+    return await callbacks.claim_due(
+        pool, Limits(most, most_doubtful, per_place, known, 100), lease_s=lease_s
+    )
 
 
 async def counted(db: asyncpg.Connection) -> dict[str, float]:
@@ -214,13 +221,27 @@ async def test_thousands_for_one_receiver_do_not_keep_another_waiting(
     )
     places = [each.place for each in await due(pool, most=6, per_place=4)]
     assert (places.count("deaf.example:443"), places.count("quick.example:443")) == (4, 2)
-    assert await due(pool, rooms={"deaf.example:443": 0}) == []
-    assert len(await due(pool, per_place=4, rooms={"deaf.example:443": 1})) == 1
+    assert await due(pool, known={"deaf.example:443": Room(0, prompt=False)}) == []
+    assert len(await due(pool, per_place=4, known={"deaf.example:443": Room(1, prompt=False)})) == 1
     assert len(await due(pool, per_place=4)) == 4
     async with db.transaction():  # another sender is taking some
         await db.fetch("select 1 from redrive.callbacks where tries = 0 limit 5 for update")
         async with asyncio.timeout(20):
             assert len(await due(pool)) == 30 - 4 - 1 - 4 - 5
+
+
+async def test_of_places_that_are_not_known_to_be_prompt_only_so_many_are_called(
+    pool: Pool, db: asyncpg.Connection
+) -> None:
+    for number in range(12):
+        await ended(db, 1, f"new-{number:02}.example:443")
+    await ended(db, 2, "quick.example:443")
+    known = {"quick.example:443": Room(4, prompt=True), "new-00.example:443": Room(0, prompt=False)}
+    found = [each.place for each in await due(pool, most=9, most_doubtful=5, known=known)]
+    assert sorted(found) == [
+        *(f"new-{number:02}.example:443" for number in range(1, 6)), "quick.example:443", "quick.example:443",
+    ]  # fmt: skip
+    assert await due(pool, most_doubtful=0, known=known) == []
 
 
 async def test_an_equal_submission_keeps_the_first_callback(db: asyncpg.Connection) -> None:

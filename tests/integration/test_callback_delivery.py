@@ -7,7 +7,8 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import partial
 from urllib.parse import urlsplit
 
 import pytest
@@ -136,6 +137,24 @@ def test_a_deaf_receiver_holds_up_no_other_and_letters_neither(caller: Caller, h
         assert caller.database.value(trying, urlsplit(url).netloc) <= 8
         failed = "select count(*) from redrive.callbacks where answers::text like '%ReadTimeout%'"
         eventually(lambda: caller.database.value(failed) >= 4, 30, "the first four were not answered")
+
+
+def test_a_flood_of_deaf_receivers_leaves_half_of_the_room_to_those_known_to_be_prompt(
+    caller: Caller, hook: Receiver
+) -> None:
+    caller.end("first", hook.url)
+    caller.until("first", state="delivered")
+    with ExitStack() as stack:
+        for number in range(40):
+            deaf = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0))))
+            caller.waits(f"deaf-{number}", f"http://127.0.0.1:{deaf.getsockname()[1]}/")
+        caller.database.execute("update redrive.jobs set state = 'CANCELLED' where id like 'deaf-%'")
+        under_way = "select count(*) from redrive.callbacks where jsonb_array_length(answers) < tries"
+        sent = partial(caller.database.value, under_way)
+        assert eventually(lambda: (count := sent()) >= 16 and count, 30, "some are on their way") == 16
+        caller.end("quick", hook.url)
+        caller.until("quick", state="delivered")
+        assert sent() <= 16
 
 
 def test_without_postgres_in_the_middle_of_a_delivery_it_comes_again_under_the_same_id(

@@ -18,10 +18,8 @@ SETTINGS = {
 class Caller(Graveyard):
     """No worker: jobs end by the test's own statements."""
 
-    def end(
-        self, job: str, url: str, *, state: str = "CANCELLED", result: bytes | None = None, tries: int = 0
-    ) -> None:
-        """A job with a callback is there, and ends; the callback was tried so often before."""
+    def waits(self, job: str, url: str, *, result: bytes | None = None) -> None:
+        """A job with a callback is there."""
         self.job(job, "QUEUED", calls_back=True, result=result)
         self.database.execute(
             "insert into redrive.job_callbacks values ($1, $2, $3, '{SUCCEEDED,DEAD,CANCELLED}')",
@@ -29,6 +27,12 @@ class Caller(Graveyard):
             url,
             urlsplit(url).netloc,
         )
+
+    def end(
+        self, job: str, url: str, *, state: str = "CANCELLED", result: bytes | None = None, tries: int = 0
+    ) -> None:
+        """One ends; the callback was tried so often before."""
+        self.waits(job, url, result=result)
         self.database.execute(
             f"do $$ begin update redrive.jobs set state = '{state}' where id = '{job}';"
             f" update redrive.callbacks set tries = {tries} where job_id = '{job}'; end $$"

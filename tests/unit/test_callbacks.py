@@ -13,12 +13,19 @@ from api.callback import read_callback
 from api.problems import FieldError, Problem
 from api.submission import read_submission
 from dlq_consumer.callbacks.message import MAX_RESULT, body
-from dlq_consumer.callbacks.places import AT_ONCE, DEAF_AT_ONCE, PER_PLACE, Places
+from dlq_consumer.callbacks.places import (
+    AT_ONCE,
+    DOUBTFUL_AT_ONCE,
+    MOST_KNOWN,
+    PER_PLACE,
+    PROMPT_S,
+    Places,
+)
 from dlq_consumer.callbacks.schedule import MOST_TRIES, is_deaf, retry_in_s, why_dead
 from outbound.poster import Answer
 from outbound.reach import Reach
 from outbound.settings import CallbackSettings
-from storage.callbacks import Callback
+from storage.callbacks import Callback, Room
 from storage.job_callbacks import FINAL, JobCallback, shown_url
 from topology.catalogue import TOPOLOGY
 
@@ -152,18 +159,46 @@ def test_two_secrets_at_most() -> None:
 def test_deaf_receivers_however_many_leave_half_of_the_room_to_others() -> None:
     places = Places()
     for number in range(100):
-        places.heard(f"deaf-{number}:443", deaf=True)
-    assert sum(places.rooms(list).values()) == DEAF_AT_ONCE < AT_ONCE
-    turns = [place for place, room in places.rooms(lambda each: each[::-1]).items() if room]
-    assert turns != [place for place, room in places.rooms(list).items() if room]
-    for number in range(DEAF_AT_ONCE - 1):
+        places.heard(f"deaf-{number}:443", deaf=True, took_s=1)
+    assert free(places) == places.doubtful == DOUBTFUL_AT_ONCE < AT_ONCE
+    turns = [place for place, room in places.rooms(lambda each: each[::-1]).items() if room.free]
+    assert turns != [place for place, room in places.rooms(list).items() if room.free]
+    for number in range(DOUBTFUL_AT_ONCE - 1):
         places.begin(f"deaf-{number}:443")
+    places.heard("quick:443", deaf=False, took_s=1)
     for _ in range(3):
         places.begin("quick:443")
     rooms = places.rooms(list)
-    assert (rooms["quick:443"], rooms["deaf-0:443"], sum(rooms.values())) == (1, 0, 2)
-    places.heard("deaf-0:443", deaf=False)
-    assert places.rooms(list)["deaf-0:443"] == PER_PLACE - 1
-    for number in range(DEAF_AT_ONCE - 1):
+    assert (rooms["quick:443"], rooms["deaf-0:443"].free, free(places)) == (Room(1, prompt=True), 0, 2)
+    places.heard("deaf-0:443", deaf=False, took_s=1)
+    assert places.rooms(list)["deaf-0:443"] == Room(PER_PLACE - 1, prompt=True)
+    for number in range(DOUBTFUL_AT_ONCE - 1):
         places.end(f"deaf-{number}:443")
-    assert "deaf-0:443" not in places.rooms(list)
+    assert places.rooms(list)["deaf-0:443"] == Room(PER_PLACE, prompt=True)
+
+
+def test_receivers_that_are_new_forgotten_or_slow_share_the_room_of_deaf_ones() -> None:
+    places = Places()
+    places.heard("quick:443", deaf=False, took_s=PROMPT_S)
+    places.heard("slow:443", deaf=False, took_s=PROMPT_S + 1)
+    for number in range(MOST_KNOWN * 3):
+        places.heard(f"deaf-{number}:443", deaf=True, took_s=20)
+    rooms = places.rooms(list)
+    assert len(rooms) == MOST_KNOWN + 1
+    assert f"deaf-{MOST_KNOWN * 3 - 1}:443" in rooms
+    assert (rooms["quick:443"].prompt, "slow:443" in rooms, "deaf-0:443" in rooms) == (True, False, False)
+    for place in ("new:443", "slow:443", "deaf-0:443"):
+        for _ in range(PER_PLACE):
+            places.begin(place)
+    assert places.doubtful == DOUBTFUL_AT_ONCE - 3 * PER_PLACE
+    places.begin("quick:443")
+    assert places.doubtful == DOUBTFUL_AT_ONCE - 3 * PER_PLACE
+    for number in range(MOST_KNOWN):
+        places.heard(f"other-{number}:443", deaf=False, took_s=1)
+    assert not places.rooms(list)["quick:443"].prompt
+    places.heard("other-0:443", deaf=True, took_s=1)
+    assert not places.rooms(list)["other-0:443"].prompt
+
+
+def free(places: Places) -> int:
+    return sum(room.free for room in places.rooms(list).values())
