@@ -51,18 +51,18 @@ class Requires(HTTPBearer):
         self.notes_itself = notes_itself
 
     async def __call__(self, request: Request) -> Principal:  # type: ignore[override]
-        runtime, credentials = await runtime_of(request), await super().__call__(request)
-        if credentials is None:
+        runtime, key = runtime_at(request), _bearer_key(request)
+        if not key:
             raise _unauthorized("a key is required: Authorization: Bearer rdk_…")
         try:
-            principal = await runtime.keys.principal(credentials.credentials, address_of(request))
+            principal = await runtime.keys.principal(key, address_of(request))
         except TooManyUnknownError as error:
             headers = error.taken.headers
             raise Problem(429, "too-many-unknown-keys", f"{error}", headers=headers) from None
         if principal is None:
             raise _unauthorized("this key is not known, was revoked or has ended", error="invalid_token")
         here = visit.of(request.scope)
-        here.principal, here.key = principal, credentials.credentials
+        here.principal, here.key = principal, key
         charge(request, runtime, principal)
         if not principal.scopes.intersection(self.scopes):
             wanted = " or ".join(map(repr, self.scopes))
@@ -106,6 +106,12 @@ def charge_jobs(request: Request, runtime: Runtime, principal: Principal, jobs: 
 def address_of(request: Request) -> str | None:
     """The peer's, or what a proxy that uvicorn trusts (FORWARDED_ALLOW_IPS) says of it."""
     return request.client.host if request.client else None
+
+
+def _bearer_key(request: Request) -> str:
+    """What stands behind the scheme; '' where there is none, or another."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
 
 
 def _unauthorized(detail: str, error: str | None = None) -> Problem:

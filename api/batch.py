@@ -8,7 +8,8 @@ from typing import Any
 
 from api.json_text import encode
 from api.problems import FieldError, Problem
-from api.submission import KEY_FIELD, Submission, invalid, read_submission
+from api.submission import KEY_FIELD, MAX_KEY, Submission, invalid, read_submission
+from outbound.destination import MAX_URL
 from outbound.reach import Reach
 from storage.batches import BatchedJob
 from topology.spec import Topology
@@ -16,6 +17,8 @@ from topology.spec import Topology
 MAX_JOBS = 1_000
 # Refused jobs of which all faults are listed; of the others the first fault, so that an answer stays small.
 TOLD_IN_FULL = 20
+# Bytes that a valid job has beside its payload, at most: a URL and a key, each character escaped, no more.
+MOST_BESIDE = 6 * (MAX_URL + MAX_KEY + 500)
 KEY_USED = FieldError(KEY_FIELD, "was used for another request")
 
 Asked = Submission | Problem
@@ -73,8 +76,8 @@ def _read(topology: Topology, job: Any, limit: int, callbacks: Reach | None) -> 
         found = read_submission(topology, job, callbacks=callbacks)
     except Problem as problem:
         return problem
-    # ASCII is never shorter, and quicker to make.
-    if len(encode(job)) > limit and len(_compact(job)) > limit:
+    # ASCII is never shorter, and quicker to make; of most the payload's length tells enough.
+    if len(found.text) + MOST_BESIDE > limit and len(encode(job)) > limit and len(_compact(job)) > limit:
         message = f"larger than {limit} bytes"
         return Problem(413, "too-large", f"this job is {message}", [FieldError("payload", message)])
     return found

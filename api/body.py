@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 from api import audited, visit
 from api.auth import runtime_at
@@ -88,7 +89,12 @@ async def _read(request: Request, limit: int) -> bytes:
     seconds = runtime.config.api.body_timeout_s
     try:
         async with asyncio.timeout(seconds):
-            async for chunk in request.stream():
+            more = True
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunk, more = message.get("body", b""), message.get("more_body", False)
                 if len(text) + len(chunk) > limit:
                     raise _too_large(limit)
                 if not runtime.bodies.take(len(chunk), len(text)):

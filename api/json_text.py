@@ -39,39 +39,33 @@ class _Bad:
         self.message = message
 
 
-class _Reader:
-    """The hooks of one `json.loads`."""
-
-    def __init__(self) -> None:
-        self.found = False
-
-    def bad(self, message: str) -> Any:
-        self.found = True
-        return _Bad(message)
-
-    def constant(self, text: str) -> Any:
-        return self.bad(f"{text} is no JSON number (RFC 8259)")
-
-    def number(self, text: str) -> Any:
-        value = float(text)
-        return self.bad(f"{text[:40]} is out of the range of a double") if math.isinf(value) else value
-
-    def integer(self, text: str) -> Any:
-        return (
-            int(text) if len(text) <= MAX_DIGITS else self.bad(f"an integer of more than {MAX_DIGITS} digits")
-        )
-
-    def pairs(self, pairs: list[tuple[str, Any]]) -> Any:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            seen: set[str] = set()
-            for key, _ in pairs:
-                if key in seen:
-                    made[key] = self.bad("this key occurs twice in its object")
-                seen.add(key)
-        return made
+def _constant(text: str) -> _Bad:
+    return _Bad(f"{text} is no JSON number (RFC 8259)")
 
 
+def _number(text: str) -> Any:
+    value = float(text)
+    return _Bad(f"{text[:40]} is out of the range of a double") if math.isinf(value) else value
+
+
+def _integer(text: str) -> Any:
+    return int(text) if len(text) <= MAX_DIGITS else _Bad(f"an integer of more than {MAX_DIGITS} digits")
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                made[key] = _Bad("this key occurs twice in its object")
+            seen.add(key)
+    return made
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_constant, parse_float=_number, parse_int=_integer, object_pairs_hook=_pairs
+)
 # A string, closed or not, so that the text is gone through once; or what begins or ends a value.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)
 
@@ -86,15 +80,8 @@ def parse(text: bytes, most: int = MAX_VALUES) -> Any:
     """
     if _has_more(text, most):
         raise JsonFault("", f"has more than {most:,} values")
-    reader = _Reader()
     try:
-        value = json.loads(
-            text.decode("utf-8"),
-            parse_constant=reader.constant,
-            parse_float=reader.number,
-            parse_int=reader.integer,
-            object_pairs_hook=reader.pairs,
-        )
+        value = _DECODER.decode(text.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise JsonFault("", f"not UTF-8 at byte {error.start}", syntax=True) from None
     except json.JSONDecodeError as error:
@@ -187,11 +174,12 @@ def _items(value: Any) -> Iterator[tuple[str | int, Any]]:
     return iter(enumerate(value)) if isinstance(value, list) else iter(())
 
 
+_CANONICAL = json.JSONEncoder(ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
 def encode(value: Any) -> bytes:
     """One canonical text: keys sorted, ASCII (a lone surrogate stays its escape)."""
-    return json.dumps(
-        value, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")
-    ).encode()
+    return _CANONICAL.encode(value).encode()
 
 
 class JsonResponse(JSONResponse):

@@ -5,21 +5,20 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-from uuid import uuid4
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from api.callback import NAMES as CALLBACK_NAMES
 from api.callback import read_callback
+from api.job_ids import new_ids
 from api.json_text import MAX_NAME, MAX_PATH, encode, odd_text, shortened
 from api.options import NAMES, read_options
 from api.problems import FieldError, Problem, field_errors
 from outbound.reach import Reach
 from storage.job_callbacks import JobCallback
-from storage.job_options import JobOptions
+from storage.job_options import NO_OPTIONS, JobOptions
 from storage.jobs import NewJob
 from topology.errors import UnknownJobTypeError
 from topology.messages import task_message
@@ -34,15 +33,16 @@ MAX_KEY = 255
 # Printable ASCII: a key is the same whether it came in a header or in the body.
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _ASKED = (*NAMES, *CALLBACK_NAMES)
-_FIELDS = ("type", "payload", KEY_FIELD, *_ASKED)
+_PLAIN = frozenset(("type", "payload", KEY_FIELD))
+_FIELDS = _PLAIN.union(_ASKED)
 
 
-@dataclass(frozen=True)
-class Submission:
+class Submission(NamedTuple):
     """A request that was found valid. `payload` has the model's defaults filled in."""
 
     job: JobType
     payload: dict[str, Any]
+    text: bytes  # `encode` of the payload
     key: str
     request: bytes  # sha256 of type, payload, options and callback as they were sent
     options: JobOptions | None = None
@@ -51,8 +51,7 @@ class Submission:
 
 def new_job(asked: Submission, principal: str) -> NewJob:
     """The job and its message, under a new id."""
-    job_id, token = str(uuid4()), str(uuid4())
-    options = asked.options or JobOptions()
+    (job_id, token), options = new_ids(2), asked.options or NO_OPTIONS
     message = task_message(
         job_id,
         asked.job.name,
@@ -66,7 +65,7 @@ def new_job(asked: Submission, principal: str) -> NewJob:
         id=job_id,
         type=asked.job.name,
         queue=asked.job.queue,
-        payload=encode(asked.payload),
+        payload=asked.text,
         principal=principal,
         properties=message.properties,
         body=message.body,
@@ -108,18 +107,25 @@ def read_submission(
     payload = body.get("payload")
     if not isinstance(payload, dict):
         errors.append(FieldError("payload", "is required" if "payload" not in body else "must be an object"))
-    queue = None if job is None else topology.queue(job.queue)
-    options = read_options(body, queue, errors, now or datetime.now(UTC))
-    callback = read_callback(body, callbacks, errors)
+    options, callback, asked = None, None, {}
+    if not body.keys() <= _PLAIN:
+        queue = None if job is None else topology.queue(job.queue)
+        options = read_options(body, queue, errors, now or datetime.now(UTC))
+        callback = read_callback(body, callbacks, errors)
+        asked = {name: body[name] for name in _ASKED if name in body}
     if job is None or not isinstance(payload, dict) or errors:
         raise invalid(errors)
-    asked = {name: body[name] for name in _ASKED if name in body}
-    encoded = encode([job.name, payload, *([asked] if asked else [])])
-    if (path := odd_text(payload, encoded)) is not None:
+    text = encode(payload)
+    if (path := odd_text(payload, text)) is not None:
         odd = "must not have a NUL or half a pair of surrogates in it"
         raise invalid([FieldError(shortened(f"payload.{path}", MAX_PATH), odd)])
-    request = hashlib.sha256(encoded).digest()
-    return Submission(job, _complete(job, payload), key, request, options, callback)
+    # What `encode` would make of a list of them.
+    parts = [encode(job.name), text, *([encode(asked)] if asked else [])]
+    request = hashlib.sha256(b"[%b]" % b",".join(parts)).digest()
+    complete = _complete(job, payload, text)
+    return Submission(
+        job, complete, text if complete is payload else encode(complete), key, request, options, callback
+    )
 
 
 def _key(body: dict[str, Any], headers: Sequence[str]) -> str:
@@ -161,13 +167,14 @@ def _job_type(topology: Topology, body: dict[str, Any], errors: list[FieldError]
         return None
 
 
-def _complete(job: JobType, payload: dict[str, Any]) -> dict[str, Any]:
+def _complete(job: JobType, payload: dict[str, Any], text: bytes) -> dict[str, Any]:
     """The payload, checked by the job type's model, with its defaults filled in."""
     try:
-        model = validated(job, payload)
+        model = validated(job, payload, text)
     except ValidationError as error:
         raise invalid(field_errors(error, "payload"), error.error_count()) from error
-    unset = set(type(model).model_fields) - model.model_fields_set
+    if not (unset := type(model).model_fields.keys() - model.model_fields_set):
+        return payload
     return {**payload, **model.model_dump(mode="json", include=unset, by_alias=True)}
 
 

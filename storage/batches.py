@@ -10,7 +10,7 @@ import asyncpg
 from storage import audit, job_callbacks, job_options
 from storage.audit import SUBMITTED, Submitting
 from storage.errors import translate
-from storage.job_options import JobOptions
+from storage.job_options import NO_OPTIONS
 from storage.jobs import IdempotencyKey, NewJob
 from storage.pool import AnyConnection
 from storage.schema import has_table
@@ -51,7 +51,6 @@ _STATEMENTS = {
     for noted in (False, True)
 }
 _OF_JOB = ("id", "type", "queue", "payload", "principal", "properties", "body", "token")
-NO_OPTIONS = JobOptions()
 _BY_KEYS = """
 SELECT key, request, job_id FROM redrive.idempotency_keys WHERE scope = $1 AND key = ANY ($2::text[])
 """

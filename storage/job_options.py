@@ -37,6 +37,7 @@ class JobOptions:
         return {name: value for name, value in found.items() if value is not None}
 
 
+NO_OPTIONS = JobOptions()
 # The alias `w` has the four columns above as values; the due time is never before the acceptance.
 DUE = "greatest(now(), coalesce(w.not_before, now() + w.delay_s * interval '1 second'))"
 INSERT = f"""

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import NamedTuple
 
 import asyncpg
 
@@ -73,8 +74,7 @@ class IdempotencyConflictError(StorageError):
     """The key was used before, for another request."""
 
 
-@dataclass(frozen=True)
-class NewJob:
+class NewJob(NamedTuple):
     """A job to be accepted, and the message that will run it.
 
     `payload` is UTF-8 JSON as it was given; `properties` and `body` are the message's raw bytes, and
@@ -93,8 +93,7 @@ class NewJob:
     callback: JobCallback | None = None
 
 
-@dataclass(frozen=True)
-class IdempotencyKey:
+class IdempotencyKey(NamedTuple):
     """`scope` is principal and route; `request` a digest of what was asked."""
 
     scope: str

@@ -10,12 +10,14 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from topology.headers import ATTEMPT, PUBLISH, Attempt
-from topology.wire import properties
+from topology.headers import FIRST, Attempt
+from topology.task_properties import task_properties
 
-PERSISTENT = 2
 # Celery cuts its representations of arguments at this length; they are for monitors only.
 REPR_CHARACTERS = 1_024
+FIRST_ATTEMPT = str(FIRST)
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+_EMBED = _ENCODER.encode({"callbacks": None, "errbacks": None, "chain": None, "chord": None})
 
 
 @dataclass(frozen=True)
@@ -50,35 +52,16 @@ def task_message(
 
     https://docs.celeryq.dev/en/stable/internals/protocol.html
     """
-    embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     # ASCII: a lone surrogate in a payload stays its escape instead of failing to encode.
-    body = json.dumps([[], kwargs, embed], allow_nan=False, separators=(",", ":")).encode("ascii")
-    headers: dict[str, object] = {
-        "lang": "py",
-        "task": task,
-        "id": job_id,
-        "root_id": job_id,
-        "parent_id": None,
-        "group": None,
-        "argsrepr": "()",
-        "kwargsrepr": ascii(kwargs)[:REPR_CHARACTERS],
-        "origin": origin or f"{os.getpid()}@{socket.gethostname()}",
-        "retries": 0,
-        "timelimit": [None, None],
-        "eta": None,
-        "expires": None if expires is None else expires.isoformat(),
-        "ignore_result": False,
-        ATTEMPT: str(attempt or Attempt()),
-        PUBLISH: token or str(uuid4()),
-    }
-    raw = properties(
-        headers=headers,
-        content_type="application/json",
-        content_encoding="utf-8",
-        delivery_mode=PERSISTENT,
+    body = f"[[],{_ENCODER.encode(kwargs)},{_EMBED}]".encode("ascii")
+    raw = task_properties(
+        job_id,
+        task,
+        kwargs=ascii(kwargs)[:REPR_CHARACTERS],
+        origin=origin or f"{os.getpid()}@{socket.gethostname()}",
+        expires=None if expires is None else expires.isoformat(),
+        attempt=str(attempt) if attempt else FIRST_ATTEMPT,
+        token=token or str(uuid4()),
         priority=priority,
-        correlation_id=job_id,
-        message_id=job_id,
-        type=task,
     )
-    return Message(raw.encode(), body)
+    return Message(raw, body)

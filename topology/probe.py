@@ -13,7 +13,8 @@ from uuid import UUID
 
 from topology.deaths import deaths
 from topology.headers import DEATH_HEADERS, DELIVERY_COUNTERS, PROBE, PUBLISH
-from topology.messages import PERSISTENT, Message
+from topology.messages import Message
+from topology.task_properties import PERSISTENT
 from topology.wire import MalformedProperties, Properties, properties, split
 
 CONTENT_TYPE = "application/vnd.redrive.probe"

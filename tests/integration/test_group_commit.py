@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import cast
 
 import asyncpg
@@ -69,7 +68,7 @@ async def test_jobs_of_one_moment_are_all_accepted_by_few_commits(pool: Pool, da
 async def test_each_hears_its_own_answer(pool: Pool, database: Database) -> None:
     group = committing(pool)
     await group.submit(*job(0, "old"))
-    refused = job(5)._replace(new=replace(job(5).new, type="a\x00b"))
+    refused = job(5)._replace(new=job(5).new._replace(type="a\x00b"))
     wanted = [
         job(1),
         job(2, "old"),
@@ -172,7 +171,7 @@ async def test_of_a_borrowed_connection_nothing_is_left_open(pool: Pool, databas
 async def test_large_jobs_are_not_put_into_one_statement(pool: Pool, database: Database) -> None:
     def large(number: int) -> Submission:
         plain = job(number)
-        return plain._replace(new=replace(plain.new, body=b"x" * (MOST_BYTES // 2)))
+        return plain._replace(new=plain.new._replace(body=b"x" * (MOST_BYTES // 2)))
 
     wanted = [large(0), large(1), *map(job, range(2, 20)), large(20)]
     assert len(accepted(await all_of(committing(pool), wanted))) == 21
