@@ -67,6 +67,7 @@ def create_app(config: Config) -> FastAPI:
         version=version("redrive"),
         summary="Submit jobs; look at dead letters and replay them.",
         lifespan=lifespan,
+        redirect_slashes=False,  # the document knows each path in one spelling
         openapi_url=None,  # nor /docs: see `api.routes.docs`
     )
     problems.install(app)

@@ -82,7 +82,7 @@ def document_of(app: FastAPI, catalogue: Topology) -> dict[str, Any]:
             content["schema"] = _hoisted(content["schema"], schemas)
         operation["responses"] = {
             str(answer.status): answer.shown(with_key=with_key) for answer in described.answers
-        } | problems.responses((*described.problems, *_of_its_form(operation)))
+        } | problems.responses((*_of_its_form(described, operation), *described.problems))
     _add_payloads(schemas, catalogue)
     made["components"]["schemas"] = dict(sorted(schemas.items()))
     return made
@@ -100,18 +100,14 @@ def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[st
             yield path, method, operation
 
 
-def _of_its_form(operation: Mapping[str, Any]) -> Iterator[str]:
+def _of_its_form(described: Operation, operation: Mapping[str, Any]) -> Iterator[str]:
     yield from problems.ALWAYS
     if operation.get("security"):
         yield from problems.WITH_KEY
-    if any(_may_be_wrong(parameter["schema"]) for parameter in operation.get("parameters", ())):
-        yield from problems.WITH_VALUES
+    yield from problems.of_parameters([parameter["name"] for parameter in operation.get("parameters", ())])
     if "requestBody" in operation:
-        yield from problems.WITH_BODY
-
-
-def _may_be_wrong(schema: Mapping[str, Any]) -> bool:
-    return not (schema.get("type") == "string" and schema.keys() <= {"type", "title"})
+        own = any(name.startswith("invalid-") for name in described.problems)
+        yield from (name for name in problems.WITH_BODY if name != "invalid-body" or not own)
 
 
 def _scopes(found: list[dict[str, Any]]) -> list[dict[str, list[str]]]:

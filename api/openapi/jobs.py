@@ -135,7 +135,7 @@ OPERATIONS = {
         (*one(BatchResults, _BATCH, "Every job was accepted: they are committed.", 202, _KEPT),
          *one(BatchResults, _SOME, "Some jobs were refused: see `results`. The others are committed.", 207,
               _KEPT)),
-        ("idempotency-key", "outbox-full"),
+        ("idempotency-key", "invalid-batch", "outbox-full"),
     ),
     "GET /jobs": Operation(
         "list_jobs", one(JobList, {"jobs": [_LISTED], "next_cursor": _CURSOR}, "A page of jobs.")

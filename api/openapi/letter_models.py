@@ -93,6 +93,10 @@ class Letter(Shown):
 class LetterBody(Shown):
     """`json`, `text` or `hex`, of 256 KiB at most. `kind`: of what is neither JSON nor text."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": [name]} for name in ("json", "text", "hex")]}
+    )
+
     json_: Any | LeftOut = Field(None, alias="json")
     text: str | LeftOut = None
     hex: str | LeftOut = None

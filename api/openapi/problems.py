@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -12,13 +12,26 @@ from api import problems
 from api.openapi import story
 from api.openapi.schema import Shown, ref
 from api.problems import FieldError
+from storage.times import TIME_FORMS
 
 MEDIA = "application/problem+json"
-# What an operation may answer by its form: any, with a key, with parameters, with a body.
+# What an operation may answer by its form: any, with a key, with a body.
 ALWAYS = ("url-too-long", "headers-too-large")
 WITH_KEY = ("unauthorized", "scope", "rate-limit", "too-many-unknown-keys", "database-away", "schema-older")
-WITH_VALUES = ("invalid-parameter",)
 WITH_BODY = ("not-json", "too-slow", "too-large", "wrong-content-type", "invalid-body", "too-many-bodies")
+_NO_UUID = "Input should be a valid UUID, invalid length: expected length 32 for simple format, found 4"
+# What is wrong with a parameter: the first of these that an operation has is shown.
+WRONG_VALUES = {
+    "letter_id": "Input should be a valid integer, unable to parse string as an integer",
+    "alert_id": _NO_UUID,
+    "callback_id": _NO_UUID,
+    "limit": "Input should be less than or equal to 1000",
+    "hours": "Input should be less than or equal to 2160",
+    "wait": "Input should be less than or equal to 60",
+    "format": "Input should be 'json', 'mermaid' or 'svg'",
+    "since": f"Value error, 'yesterday' is not a time: {TIME_FORMS}",
+    "last-event-id": "String should have at most 255 characters",
+}
 
 
 class FieldFault(Shown):
@@ -45,11 +58,17 @@ def _invalid(field: str, message: str) -> problems.Problem:
     return _example(422, "invalid", "the request is not valid", (field, message))
 
 
+def of_parameters(names: Collection[str]) -> Iterator[str]:
+    """Names of examples."""
+    yield from [f"invalid-{name}" for name in WRONG_VALUES if name in names][:1]
+
+
 _KEY_LONG = ("Idempotency-Key", "is longer than 255 characters")
 _JOB, _LETTER = f"job {story.JOB}", f"letter {story.LETTER}"
 _NO_GROUP = f"no group {story.GROUP[:8]}. See: dlq groups"
 _OUTSTANDING = f"{_LETTER} is in replay {story.REPLAY}, which is not over"
 EXAMPLES: Mapping[str, problems.Problem] = {
+    **{f"invalid-{name}": _invalid(name, words) for name, words in WRONG_VALUES.items()},
     "url-too-long": _example(414, "url-too-long", "the URL is longer than 8192 bytes",
                              ("url", "is longer than 8192 bytes")),
     "headers-too-large": _example(431, "headers-too-large", "the headers are more than 100",
@@ -65,7 +84,6 @@ EXAMPLES: Mapping[str, problems.Problem] = {
     "database-away": _example(503, "database-away", "the database cannot be reached; try again"),
     "schema-older": _example(503, "schema-older",
                              "this needs the schema of this release. Run: storage migrate"),
-    "invalid-parameter": _invalid("limit", "Input should be less than or equal to 1000"),
     "not-json": _example(400, "not-json", "body: not JSON: Expecting value at line 1 column 1",
                          ("body", "not JSON: Expecting value at line 1 column 1")),
     "too-slow": _example(408, "too-slow", "the body did not come within 30 s",
@@ -77,6 +95,8 @@ EXAMPLES: Mapping[str, problems.Problem] = {
                                    ("Content-Type", "must be application/json in UTF-8, not 'text/plain'")),
     "invalid-body": _invalid("note", "Input should be a valid string"),
     "too-many-bodies": _example(503, "too-many-bodies", "too much is being read; try again"),
+    "invalid-batch": _example(422, "invalid", "jobs: has 1001 jobs; it must have 1 to 1000",
+                              ("jobs", "has 1001 jobs; it must have 1 to 1000")),
     "invalid-submission": _example(422, "invalid", "payload.amount_cents: Input should be greater than 0",
                                    ("payload.amount_cents", "Input should be greater than 0")),
     "idempotency-key": _example(400, "idempotency-key", " ".join(_KEY_LONG), _KEY_LONG),
@@ -132,9 +152,9 @@ _NAMES = {
     "UnsupportedMediaType": ("wrong-content-type",),
     "HeadersTooLarge": ("headers-too-large",),
     "BadRequest": ("not-json",),
-    "InvalidParameter": ("invalid-parameter",),
+    "InvalidLimit": ("invalid-limit",),
     "InvalidBody": ("invalid-body",),
-    "Invalid": ("invalid-parameter", "invalid-body"),
+    "InvalidLetterId": ("invalid-letter_id", "invalid-body"),
     "TooManyRequests": ("rate-limit", "too-many-unknown-keys"),
     "Unavailable": ("database-away", "schema-older"),
     "UnavailableOrBusy": ("database-away", "schema-older", "too-many-bodies"),

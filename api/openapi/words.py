@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from storage.times import TIME_FORMS
+
 ABOUT = """\
 Jobs are submitted here, and whatever could not be worked is explained, decided on and sent again.
 
@@ -38,7 +40,7 @@ SCHEME: dict[str, Any] = {
         "description": "An API key, made by `api-keys create`: rdk_…",
     }
 }
-# Of path parameters, by name.
+# Of parameters of which the routes say nothing, by name.
 PARAMETERS = {
     "job_id": "id of a job",
     "letter_id": "number of a dead letter",
@@ -47,6 +49,16 @@ PARAMETERS = {
     "replay_id": "id of a replay",
     "callback_id": "id of a callback",
     "name": "of a work queue",
+    "queue": "a work queue",
+    "task": "name of the task",
+    "reason": "why they died, such as exception or undecodable",
+    "state": "those in this state",
+    "kind": "those of this kind",
+    "since": f"not before then: {TIME_FORMS}",
+    "until": f"before then: {TIME_FORMS}",
+    "subject": "start of a fingerprint, or of a subject such as no_consumer",
+    "hours": "so many hours back",
+    "limit": "how many to a page",
     "last-event-id": "`id` of the last event that came: the stream goes on after it",
 }
 

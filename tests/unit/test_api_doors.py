@@ -83,6 +83,16 @@ async def test_what_is_no_bearer_key_is_refused(value: str) -> None:
     assert answer.status_code == 401
 
 
+@pytest.mark.anyio
+async def test_a_path_that_is_spelled_otherwise_is_not_there() -> None:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(application()), base_url="http://test"
+    ) as client:
+        for method, path in (("GET", "/dead-letters/"), ("POST", "/jobs/"), ("GET", "/healthz/")):
+            answer = await client.request(method, path)
+            assert (answer.status_code, answer.json()["type"]) == (404, "urn:redrive:problem:not-found"), path
+
+
 def test_docs_and_metrics_follow_their_switches() -> None:
     closed = {path for _, path in routes(application())}
     assert not closed & DOCS
