@@ -22,7 +22,7 @@ from topology.publisher import Publisher
 log = logging.getLogger(__name__)
 POLL_S = 1.0
 # With many letters it takes long to decide them: then the database rests for so many times that.
-REST = 10
+REST = 20
 TRIES = 5
 BATCH = 600
 # Of a plan without a rate: of strangers, so many batches at most are in doubt when it is killed.

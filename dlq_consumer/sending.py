@@ -28,6 +28,8 @@ from topology.wire import MalformedProperties, NotEncodable, split
 ALONE_BYTES = 1024 * 1024
 # Made ready in one turn of the loop, a few milliseconds: other batches' statements wait meanwhile.
 AT_ONCE = 32
+# As long as the API's relay remembers an open gate.
+FRESH_S = 0.5
 What = Literal["published", "unsent", "unknown", "failed"]
 
 
@@ -53,6 +55,7 @@ class Sender:
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
         self._turn = asyncio.Lock()
+        self._open_at: dict[str, float] = {}
 
     async def send(self, items: Sequence[Outgoing]) -> list[Sent]:
         """Publish all, confirmed and mandatory, to the default exchange."""
@@ -71,10 +74,17 @@ class Sender:
 
     async def _gated(self, target: str) -> str:
         """Why nothing is to be sent to `target` now; "" where nothing is in the way."""
+        asked_at = asyncio.get_running_loop().time()
+        if asked_at - self._open_at.get(target, -FRESH_S) < FRESH_S:
+            return ""
+        self._open_at.pop(target, None)
         try:
-            return f"queue {target!r} is being migrated" if await self._publisher.is_gated(target) else ""
+            if await self._publisher.is_gated(target):
+                return f"queue {target!r} is being migrated"
         except BrokerError as error:
             return str(error)
+        self._open_at[target] = asked_at
+        return ""
 
     async def _send(self, made: Sequence[_Made]) -> list[Sent]:
         large = [each for each in made if len(each.item.body) > ALONE_BYTES]
