@@ -7,8 +7,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 # More arguments for pytest, e.g. make test ARGS='-k replay -x'
 ARGS ?=
-# Processes that run test files, each with servers of its own, since tests mostly wait: 1 or 2. 0: in pytest itself.
-JOBS ?= 2
+# Processes that run test files, each with servers of its own, since tests mostly wait: 1 to 4. 0: in pytest itself.
+JOBS ?= 3
 
 VENV := .venv/bin/python
 # Without a PYTHON=… of the caller's, the one that .venv was made with stays.
@@ -32,7 +32,7 @@ check: bootstrap ## show which servers a run would use, and whether they answer
 	@$(VENV) -m dev check
 
 test: lint type ## ruff, mypy, then pytest over everything (ARGS=… is handed to pytest)
-	@$(VENV) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@$(VENV) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: bootstrap ## ruff: rules and format
 	@$(VENV) -m ruff check .

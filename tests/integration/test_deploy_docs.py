@@ -41,6 +41,7 @@ def ask(stack: Stack, command: str) -> str:
 
 
 def test_each_line_of_the_checklist_prints_what_it_says(stack: Stack) -> None:
+    stack.settings["REDRIVE_TIME_SCALE"] = "0.02"  # `topology verify` waits for each step of the ladder
     stack.apply_topology()
     stack.start_api()
     stack.start_worker()
