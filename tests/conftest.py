@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.api_alone import running, shared
 from tests.support.databases import Database, fresh_database, migrated_template
 from tests.support.processes import Processes
 from tests.support.proxy import TcpProxy
+from tests.support.receiver import hook
 from tests.support.servers import Servers, acquired_servers
 from tests.support.shared import FAILED, PROCESSES, Places
 from tests.support.stack import Stack
@@ -18,7 +20,7 @@ from tests.support.stubs import sink, third_party
 from tests.support.vhosts import Vhost, broker_version, fresh_vhost
 from tests.support.work import worker
 
-__all__ = ["sink", "third_party", "worker"]  # fixtures, found here by pytest
+__all__ = ["hook", "running", "shared", "sink", "third_party", "worker"]  # fixtures, found here by pytest
 
 MARKED_FOLDERS = {"integration": "integration", "chaos": "chaos", "adopt": "integration"}
 

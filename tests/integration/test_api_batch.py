@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import httpx
-import pytest
 
-from tests.support.api_alone import api_alone
-from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -22,18 +18,6 @@ CUT = (
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where application_name = 'redrive-api' and datname = current_database()"
 )
-
-
-@pytest.fixture(scope="module")
-def shared(places: Places) -> Iterator[Shared[Stack]]:
-    with api_alone(places) as shared:
-        yield shared
-
-
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
 
 
 def job(key: str, **changed: Any) -> dict[str, Any]:

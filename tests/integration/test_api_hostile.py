@@ -47,12 +47,6 @@ def shared(places: Places) -> Iterator[Shared[Stack]]:
         yield shared
 
 
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
-
-
 def taking_bodies(api: httpx.Client) -> list[tuple[str, str]]:
     paths: dict[str, Any] = api.get("/openapi.json").json()["paths"]
     return [

@@ -35,12 +35,6 @@ def shared(places: Places) -> Iterator[Shared[Stack]]:
         yield shared
 
 
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
-
-
 def ask(stack: Stack, job: str, what: str, note: str = "", key: str | None = None) -> httpx.Response:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return stack.http.post(f"/jobs/{job}/{what}", json={"note": note}, headers=headers)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from typing import Any
 
 import httpx
-import pytest
 
-from tests.support.api_alone import api_alone
 from tests.support.event_stream import Events
-from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -23,18 +19,6 @@ TYPE = "payments.charge_order"
 PAYLOAD = {"order_id": "o-1", "amount_cents": 1999, "currency": "EUR"}
 # Of this test's database, whoever asked.
 LOOKS = "select sum(xact_commit)::float8 from pg_stat_database where datname = current_database()"
-
-
-@pytest.fixture(scope="module")
-def shared(places: Places) -> Iterator[Shared[Stack]]:
-    with api_alone(places) as shared:
-        yield shared
-
-
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
 
 
 def submitted(stack: Stack) -> str:

@@ -11,26 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.api_alone import api_alone
-from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 TYPE = "payments.charge_order"
 CHARGE = {"order_id": "o-1", "amount_cents": 1999, "currency": "EUR"}
 MIB = 1_048_576
-
-
-@pytest.fixture(scope="module")
-def shared(places: Places) -> Iterator[Shared[Stack]]:
-    with api_alone(places) as shared:
-        yield shared
-
-
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
 
 
 @pytest.fixture

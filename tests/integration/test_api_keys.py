@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,25 +11,11 @@ import httpx
 import pytest
 
 from api.keys import new_key
-from tests.support.api_alone import api_alone
-from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 CHARGE = {"order_id": "o", "amount_cents": 5, "currency": "EUR"}
 SUBMISSION = {"type": "payments.charge_order", "payload": CHARGE, "idempotency_key": "k"}
-
-
-@pytest.fixture(scope="module")
-def shared(places: Places) -> Iterator[Shared[Stack]]:
-    with api_alone(places) as shared:
-        yield shared
-
-
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
 
 
 def keys(stack: Stack, *command: str) -> Any:

@@ -44,12 +44,6 @@ def shared(places: Places) -> Iterator[Shared[Stack]]:
 
 
 @pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
-
-
-@pytest.fixture
 def api(running: Stack) -> httpx.Client:
     return running.http
 

@@ -23,12 +23,6 @@ def shared(places: Places) -> Iterator[Shared[Stack]]:
         yield shared
 
 
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
-
-
 def body(key: str, **options: Any) -> dict[str, Any]:
     payload = {"event_id": key, "kind": "k", "data": {}}
     return {"type": TYPE, "payload": payload, "idempotency_key": key, **options}

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from tests.support import background
-from tests.support.api_alone import api_alone
 from tests.support.proxy import TcpProxy
-from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 from topology.address import AmqpAddress
@@ -22,18 +18,6 @@ from topology.migrate.gate import shut
 
 TYPE = "payments.charge_order"
 CHARGE = {"order_id": "o", "amount_cents": 5, "currency": "EUR"}
-
-
-@pytest.fixture(scope="module")
-def shared(places: Places) -> Iterator[Shared[Stack]]:
-    with api_alone(places) as shared:
-        yield shared
-
-
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
 
 
 def queue(stack: Stack, name: str = "payments") -> dict[str, Any]:

@@ -22,12 +22,6 @@ def shared(places: Places) -> Iterator[Shared[Stack]]:
         yield shared
 
 
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
-
-
 def test_the_topology_is_shown_as_the_client_likes_it(running: Stack) -> None:
     api = running.http
     shown = api.get("/topology")

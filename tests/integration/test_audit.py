@@ -6,7 +6,6 @@ import json
 import os
 import pwd
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -17,27 +16,13 @@ import pytest
 
 from tests.integration.test_api_surroundings import SCOPES
 from tests.support import letter_rows
-from tests.support.api_alone import api_alone
 from tests.support.dlq_here import dlq_here
-from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 CHARGE = {"order_id": "o", "amount_cents": 5, "currency": "EUR"}
 SUBMISSION = {"type": "payments.charge_order", "payload": CHARGE}
 SUBMITTING = ("/jobs", "/jobs/batch")
-
-
-@pytest.fixture(scope="module")
-def shared(places: Places) -> Iterator[Shared[Stack]]:
-    with api_alone(places) as shared:
-        yield shared
-
-
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
 
 
 def audit(stack: Stack, **wanted: Any) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from tests.support.callers import SETTINGS, Caller
 from tests.support.databases import Database
 from tests.support.ports import free_port
 from tests.support.processes import Processes
-from tests.support.receiver import Receiver, receiver
+from tests.support.receiver import Receiver
 from tests.support.shared import Places, Shared
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
@@ -39,12 +39,6 @@ def shared(places: Places) -> Iterator[Shared[Caller]]:
 def caller(shared: Shared[Caller], request: pytest.FixtureRequest) -> Iterator[Caller]:
     with shared.lent(request.node) as lent:
         yield lent
-
-
-@pytest.fixture
-def hook() -> Iterator[Receiver]:
-    with receiver() as made:
-        yield made
 
 
 def test_one_that_fails_is_tried_again_when_it_asks_for_it_under_the_same_id(

@@ -12,7 +12,7 @@ import pytest
 from dev.loopback_http import Request
 from dev.sink.signature import verify
 from tests.support.all_running import all_running
-from tests.support.receiver import Receiver, receiver
+from tests.support.receiver import Receiver
 from tests.support.shared import Places, Shared
 from tests.support.stack import FINAL, Stack
 from tests.support.waiting import eventually
@@ -25,18 +25,6 @@ SETTINGS = {"REDRIVE_CALLBACK_SECRET": "new old", "REDRIVE_CALLBACK_ALLOW": "127
 def shared(places: Places) -> Iterator[Shared[Stack]]:
     with all_running(places, SETTINGS) as shared:
         yield shared
-
-
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
-
-
-@pytest.fixture
-def hook() -> Iterator[Receiver]:
-    with receiver() as made:
-        yield made
 
 
 def body(key: str, **asked: Any) -> dict[str, Any]:

@@ -61,12 +61,6 @@ def shared(places: Places) -> Iterator[Shared[Stack]]:
         yield shared
 
 
-@pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
-
-
 def address(stack: Stack) -> tuple[str, str]:
     return str(stack.http.base_url), stack.http.headers["Authorization"].removeprefix("Bearer ")
 

@@ -33,12 +33,6 @@ def shared(places: Places) -> Iterator[Shared[Stack]]:
 
 
 @pytest.fixture
-def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with shared.lent(request.node) as stack:
-        yield stack
-
-
-@pytest.fixture
 def third_party(running: Stack) -> ThirdPartyClient:
     assert running.third_party is not None
     return running.third_party

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.support.databases import Database
 from tests.support.processes import Processes
 from tests.support.shared import Places, Shared
@@ -24,3 +26,17 @@ def api_alone(places: Places, **settings: str) -> Iterator[Shared[Stack]]:
 
     with places.shared(make) as shared:
         yield shared
+
+
+@pytest.fixture(scope="module")
+def shared(places: Places) -> Iterator[Shared[Stack]]:
+    """A module that needs other settings, or more processes, has a fixture of this name itself."""
+    with api_alone(places) as shared:
+        yield shared
+
+
+@pytest.fixture
+def running(shared: Shared[Stack], request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """What the module shares, for one test."""
+    with shared.lent(request.node) as stack:
+        yield stack

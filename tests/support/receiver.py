@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pytest
+
 from dev.loopback_http import Request, Response, port_of, serve
 from tests.support import background
 
@@ -54,3 +56,9 @@ def receiver(host: str = "127.0.0.1") -> Iterator[Receiver]:
 
 async def _close(server: asyncio.Server) -> None:
     server.close()
+
+
+@pytest.fixture
+def hook() -> Iterator[Receiver]:
+    with receiver() as made:
+        yield made
