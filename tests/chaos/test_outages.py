@@ -6,7 +6,6 @@ The times are short; set REDRIVE_TEST_OUTAGE_S=60 and REDRIVE_TEST_RESTARTS=5 fo
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from dev.servers import Servers
 from tests.support.databases import Database, execute_as_admin
 from tests.support.processes import Process, Processes
 from tests.support.vhosts import Vhost
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, let_pass
 from tests.support.work import Work
 
 OUTAGE_S = float(os.environ.get("REDRIVE_TEST_OUTAGE_S", "8"))
@@ -79,11 +78,6 @@ def loud(worker: Process) -> list[str]:
     return [line for line in lines if " MainProcess " in line and (" WARNING " in line or " ERROR " in line)]
 
 
-def some_seconds(seconds: float = OUTAGE_S) -> None:
-    until = time.monotonic() + seconds
-    eventually(lambda: time.monotonic() > until, seconds + 5, "the outage lasts")
-
-
 class Stoppable:
     """Servers that a test stops and starts."""
 
@@ -124,7 +118,7 @@ def stoppable(servers: Servers) -> Iterator[Stoppable]:
 def test_postgres_is_stopped_under_load(work: Work, stoppable: Stoppable, tmp_path: Path, pool: str) -> None:
     load = Load(work, tmp_path / "runs", pool=pool)
     stoppable.stop("database")
-    some_seconds()
+    let_pass(OUTAGE_S)
     stoppable.start()
     load.check()
     assert load.redelivered() == 0
@@ -142,7 +136,7 @@ def test_postgres_is_read_only_for_a_while(work: Work, tmp_path: Path) -> None:
     load = Load(work, tmp_path / "runs")
     write_only_with_leave(work.database, False)
     load.worker.wait_for_log("it is read-only")
-    some_seconds()
+    let_pass(OUTAGE_S)
     write_only_with_leave(work.database, True)
     load.check()
 
@@ -158,7 +152,7 @@ def test_the_disk_of_postgres_is_full_for_a_while(work: Work, tmp_path: Path) ->
         " for each statement execute function redrive.full_disk()"
     )
     load.worker.wait_for_log("could not extend file")
-    some_seconds()
+    let_pass(OUTAGE_S)
     work.database.execute("drop trigger full_disk on redrive.jobs")
     load.check()
 
@@ -196,7 +190,7 @@ def test_the_broker_is_restarted_under_load_and_every_worker_consumes_again(
     workers = [load.worker, *(work.start(concurrency=1) for _ in range(2))]
     for number in range(RESTARTS):
         stoppable.stop("broker")
-        some_seconds(2)
+        let_pass(2)
         stoppable.start("broker")
         eventually(lambda: consumers(work) == len(workers), 60, f"all consume after restart {number + 1}")
     load.check(MOST_LINES * RESTARTS)
@@ -212,9 +206,9 @@ def test_both_are_away_at_once(work: Work, stoppable: Stoppable, tmp_path: Path)
     other = work.start()  # takes nothing from the first when both are back
     stoppable.stop("database")
     stoppable.stop("broker")
-    some_seconds(max(OUTAGE_S - 4, 1))
+    let_pass(max(OUTAGE_S - 4, 1))
     stoppable.start("broker")
-    some_seconds(3)
+    let_pass(3)
     stoppable.start("database")
     load.check()
     assert other.exit_code is None

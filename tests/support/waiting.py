@@ -48,6 +48,12 @@ def eventually(
         time.sleep(every_s)
 
 
+def let_pass(seconds: float) -> None:
+    """Where nothing tells that it is over, such as a delay while the broker is down."""
+    until = time.monotonic() + seconds
+    eventually(lambda: time.monotonic() >= until, seconds + LEAST_S, f"{seconds:g} s have passed")
+
+
 async def eventually_async(
     fn: Callable[[], Awaitable[T]],
     deadline_s: float = 10.0,
