@@ -8,11 +8,9 @@ from pydantic import Field
 
 from api.openapi import story
 from api.openapi.operation import Operation, one
-from api.openapi.schema import Count, Fingerprint, NextCursor, Shown, Time
+from api.openapi.schema import Count, Fingerprint, NextCursor, Shown, Time, Uuid
 from storage.alert_list import AlertState
 from storage.alert_rules import AlertKind
-
-AlertId = Field(json_schema_extra={"format": "uuid"})
 
 
 class AlertDelivery(Shown):
@@ -26,7 +24,7 @@ class AlertDelivery(Shown):
 
 
 class Alert(Shown):
-    id: str = AlertId
+    id: Uuid
     kind: AlertKind
     subject: str = Field(description="a group's fingerprint, or such as `no_consumer:payments.dlq`")
     group: Fingerprint | None
@@ -50,7 +48,7 @@ class SnoozedSubject(Shown):
 
 
 class ChannelTest(Shown):
-    id: str = AlertId
+    id: Uuid
 
 
 _SENT_AT = story.at("12:00:01.104772")

@@ -9,7 +9,7 @@ from pydantic import Field
 from api.openapi import story
 from api.openapi.job_models import CallbackAnswer, Final, Generation, JobId
 from api.openapi.operation import Operation, one
-from api.openapi.schema import Count, NextCursor, Shown, Time
+from api.openapi.schema import Count, NextCursor, Shown, Time, Uuid
 from storage.callback_list import CallbackState
 
 
@@ -24,7 +24,7 @@ class CallbackRetry(Shown):
 class Callback(Shown):
     """One end of a job, and whether its receiver was told."""
 
-    id: str = Field(json_schema_extra={"format": "uuid"})
+    id: Uuid
     job_id: JobId
     generation: Generation
     attempt: int

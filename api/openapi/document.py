@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from api.openapi import (
     alerts,
     audit,
     callbacks,
+    enums,
     groups,
     health,
     jobs,
@@ -84,8 +86,10 @@ def document_of(app: FastAPI, catalogue: Topology) -> dict[str, Any]:
             str(answer.status): answer.shown(with_key=with_key) for answer in described.answers
         } | problems.responses((*_of_its_form(described, operation), *described.problems))
     _add_payloads(schemas, catalogue)
-    made["components"]["schemas"] = dict(sorted(schemas.items()))
-    return made
+    whole: dict[str, Any] = enums.with_names(made)
+    found = whole["components"]["schemas"] | enums.components()
+    whole["components"]["schemas"] = dict(sorted(found.items()))
+    return whole
 
 
 def _models() -> dict[str, Any]:
@@ -129,16 +133,16 @@ def _add_payloads(schemas: dict[str, Any], catalogue: Topology) -> None:
     """A submission is one of as many forms as there are job types."""
     payloads = {job.name: job.payload for job in catalogue.jobs}
     found, defined = _schemas_of(payloads.values(), REF)
-    if defined.keys() & schemas.keys():  # names of somebody's own models
+    ours = schemas.keys() | enums.NAMED.keys()
+    if any(name in ours or name.endswith("Submission") for name in defined):  # somebody's own models
         prefixed = REF.format(model="Payload_{model}")
         found, defined = _schemas_of(payloads.values(), prefixed)
         defined = {f"Payload_{name}": schema for name, schema in defined.items()}
     schemas |= defined
     forms = {name: found[model] for name, model in payloads.items()}
     batch = schemas["Batch"]["properties"]["jobs"]
-    schemas["BatchedSubmission"] = _one_of(batch["items"], forms)
     schemas["Batch"]["properties"] = {"jobs": batch | {"items": ref("BatchedSubmission")}}
-    schemas["Submission"] = _one_of(schemas["Submission"], forms)
+    schemas |= _one_of(batch["items"], forms) | _one_of(schemas["Submission"], forms)
 
 
 def _schemas_of(models: Iterable[type[BaseModel]], template: str) -> tuple[dict[Any, Any], dict[str, Any]]:
@@ -149,12 +153,20 @@ def _schemas_of(models: Iterable[type[BaseModel]], template: str) -> tuple[dict[
 
 
 def _one_of(job: dict[str, Any], payloads: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a submission, as one for each job type."""
-
-    def of(name: str, payload: dict[str, Any]) -> dict[str, Any]:
-        return job | {
-            "title": name,
-            "properties": job["properties"] | {"type": {"const": name}, "payload": payload},
+    """The schema of a submission, and that of each of its forms, one for each job type."""
+    title, forms, mapping = job["title"], {}, {}
+    for number, (name, payload) in enumerate(payloads.items(), 1):
+        words = "".join(word[0].upper() + word[1:] for word in re.findall("[A-Za-z0-9]+", name))
+        key = f"{words}{title}"
+        key = f"{key}{number}" if key in forms else key  # names that differ in what is no letter
+        forms[key] = job | {
+            "title": key,
+            "properties": job["properties"] | {"type": {"type": "string", "const": name}, "payload": payload},
         }
-
-    return {"title": job["title"], "oneOf": [of(name, payload) for name, payload in payloads.items()]}
+        mapping[name] = ref(key)["$ref"]
+    whole = {
+        "title": title,
+        "oneOf": [ref(key) for key in forms],
+        "discriminator": {"propertyName": "type", "mapping": mapping},
+    }
+    return {title: whole} | forms

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from api.openapi.schema import Count, LeftOut, NextCursor, Shown, Time
+from api.openapi.schema import Count, LeftOut, NextCursor, Shown, Time, Uuid
 
 State = Literal["PENDING", "QUEUED", "RUNNING", "RETRYING", "SUCCEEDED", "DEAD", "CANCELLED"]
 Final = Literal["SUCCEEDED", "DEAD", "CANCELLED"]
@@ -59,7 +59,7 @@ class JobAction(Shown):
     came_from: str | None = Field(description="address of the peer")
     state: State
     generation: Generation
-    replay_id: str | None
+    replay_id: Uuid | None
 
 
 class Unsent(Shown):
@@ -81,7 +81,7 @@ class CallbackAnswer(Shown):
 class CallbackDelivery(Shown):
     """A callback for one end of the job."""
 
-    id: str = Field(json_schema_extra={"format": "uuid"})
+    id: Uuid
     generation: Generation
     job_state: Final
     state: Literal["pending", "delivered", "dead"]

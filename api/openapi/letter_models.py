@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from api.openapi.job_models import Attempt, State
 from api.openapi.replays import ItemOutcome, ItemState
-from api.openapi.schema import Count, Fingerprint, LeftOut, NextCursor, Seconds, Sha256, Shown, Time
+from api.openapi.schema import Count, Fingerprint, LeftOut, NextCursor, Seconds, Sha256, Shown, Time, Uuid
 
 LetterId = Annotated[int, Field(ge=1)]
 LetterState = Literal["open", "replaying", "replayed", "discarded", "quarantined"]
@@ -46,7 +46,7 @@ class LetterReplay(Shown):
     """A replay of the letter, and what became of it."""
 
     token: str = Field(description="the header `redrive-replay` of the message that was sent")
-    replay_id: str = Field(json_schema_extra={"format": "uuid"})
+    replay_id: Uuid
     target: str
     state: ItemState
     outcome: ItemOutcome | None

@@ -8,12 +8,11 @@ from pydantic import Field
 
 from api.openapi import story
 from api.openapi.operation import Operation, one
-from api.openapi.schema import Count, LeftOut, NextCursor, Seconds, Shown, Time
+from api.openapi.schema import Count, LeftOut, NextCursor, Seconds, Shown, Time, Uuid
 
 ItemState = Literal["staged", "publishing", "published", "failed", "unknown", "cancelled"]
 ItemOutcome = Literal["succeeded", "died_again", "cancelled", "consumed", "unknown"]
 PlanState = Literal["running", "paused", "done", "cancelled"]
-PlanId = Field(json_schema_extra={"format": "uuid"})
 
 
 class ReplayEvent(Shown):
@@ -28,7 +27,7 @@ class ReplayEvent(Shown):
 class ReplayProgress(Shown):
     """How far a replay is, as the stream tells it."""
 
-    id: str = PlanId
+    id: Uuid
     state: PlanState
     requested_by: str
     created_at: Time

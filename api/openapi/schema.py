@@ -13,6 +13,7 @@ REF = "#/components/schemas/{model}"
 # Of a field that an answer may leave out: it is never null, and its default None is no value of it.
 LeftOut: TypeAlias = SkipJsonSchema[None]
 Time = datetime
+Uuid = Annotated[str, Field(json_schema_extra={"format": "uuid"})]
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0)]
 Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="of a group")]

@@ -179,6 +179,11 @@ def test_schemas_are_closed_and_none_is_there_twice(document: Document) -> None:
     assert [schema[:200] for schema, times in spelled.items() if times > 1] == []
 
 
+def test_a_set_of_values_has_one_name(document: Document) -> None:
+    found = Counter(re.findall(r'"enum": (\[[^]]+\])', json.dumps(document.whole)))
+    assert [values for values, times in found.items() if times > 1] == []
+
+
 def test_each_reference_leads_somewhere_and_each_component_is_used(document: Document) -> None:
     named = set(re.findall(r'"\$ref": "#/components/([^"]+)"', json.dumps(document.whole)))
     there = {
@@ -213,11 +218,21 @@ def test_each_problem_that_the_code_raises_is_shown_and_no_other() -> None:
     assert problems.EXAMPLES.keys() == used | by_form
 
 
-def test_a_payload_may_have_the_name_of_one_of_our_schemas() -> None:
-    job = replace(TOPOLOGY.jobs[0], payload=create_model("Job", order=(int, ...)))
-    found = document_of(application(docs=True), replace(TOPOLOGY, jobs=(job,)))
-    schemas = found["components"]["schemas"]
-    assert schemas["Job"]["properties"].keys() > {"id", "state"}
-    (form,) = schemas["Submission"]["oneOf"]
-    assert form["properties"]["payload"] == {"$ref": "#/components/schemas/Payload_Job"}
-    assert schemas["Payload_Job"]["properties"].keys() == {"order"}
+@pytest.mark.parametrize("name", ["Job", "JobState", "Submission", "PaymentsCallPaymentApiSubmission"])
+def test_a_payload_may_have_the_name_of_one_of_our_schemas(name: str) -> None:
+    before = document_of(application(), TOPOLOGY)["components"]["schemas"]
+    job = replace(TOPOLOGY.jobs[0], payload=create_model(name, order=(int, ...)))
+    schemas = document_of(application(), replace(TOPOLOGY, jobs=(job,)))["components"]["schemas"]
+    (form,) = (each["$ref"].rpartition("/")[2] for each in schemas["Submission"]["oneOf"])
+    assert schemas[form]["properties"]["payload"] == {"$ref": f"#/components/schemas/Payload_{name}"}
+    assert schemas[f"Payload_{name}"]["properties"].keys() == {"order"}
+    assert {each: schemas[each] for each in ("Job", "JobState")} == {
+        each: before[each] for each in ("Job", "JobState")
+    }
+
+
+def test_names_of_job_types_that_differ_in_signs_alone_have_a_form_each() -> None:
+    jobs = tuple(replace(TOPOLOGY.jobs[0], name=name) for name in ("a.b", "a_b", "a-b"))
+    schemas = document_of(application(), replace(TOPOLOGY, jobs=jobs))["components"]["schemas"]
+    forms = [schemas[each["$ref"].rpartition("/")[2]] for each in schemas["Submission"]["oneOf"]]
+    assert [form["properties"]["type"]["const"] for form in forms] == ["a.b", "a_b", "a-b"]
