@@ -16,7 +16,7 @@ Time = datetime
 Uuid = Annotated[str, Field(json_schema_extra={"format": "uuid"})]
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0)]
-Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="of a group")]
+Fingerprint = Annotated[str, Field(description="of a group: 32 hexadecimal digits")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 NextCursor = Annotated[str | None, Field(description="to be given as `cursor`; null on the last page")]
 

@@ -12,7 +12,8 @@ PREPARE = (
 LETTERS = (
     "insert into redrive.dead_letters (session_id, dlq, queue, reason, properties, body, exchange,"
     " routing_key, body_sha256, body_size, identity, has_identity, task, fingerprint, dead_at)"
-    " select 1, 'q.dlq', 'q', 'exception', $2, convert_to('body ' || n, 'UTF8'), '', 'q', '', 6, int8send(n),"
+    " select 1, 'q.dlq', 'q', 'exception', $2, convert_to('body ' || n, 'UTF8'), '', 'q',"
+    " sha256(convert_to('body ' || n, 'UTF8')), 6, int8send(n),"
     " true, $3, 'g', now() from generate_series(1::bigint, $1) as n"
 )
 _ONE = LETTERS.replace("convert_to('body ' || n, 'UTF8')", "$4::bytea").replace(
