@@ -23,6 +23,8 @@ from storage.times import shown_time
 
 TABLE = "audit"
 MAX_PAGE = 1_000
+# The operations of rows that submissions write.
+SUBMISSIONS = ("POST /jobs", "POST /jobs/batch")
 # Of one row; a longer text is left out, and its length told.
 MAX_DETAILS, MAX_TARGETS, MAX_TARGET = 4_000, 1_000, 255
 
@@ -150,26 +152,36 @@ async def newest(
         MigrationError: the schema is of the release before.
         DatabaseAwayError: Postgres cannot be reached.
     """
+    sql, values = listing(wanted, limit, before)
+    with translate("read what was changed"), needs_this_release("read what was changed"):
+        return [
+            Entry(**dict(row) | {"targets": tuple(row["targets"]), "details": _read(row["details"])})
+            for row in await db.fetch(sql, *values)
+        ]
+
+
+def listing(wanted: AuditFilter, limit: int, before: int | None = None) -> tuple[str, list[object]]:
+    """The statement of `newest`, and its values."""
+    submissions = wanted.submissions and any(each.startswith(wanted.operation or "") for each in SUBMISSIONS)
+    # A caller's rows are read off their own index where that is the order, else off that of all rows, of
+    # which a million may be others'. With `by = …` the planner would see one order in both.
+    of_caller = wanted.by is not None and wanted.target is None and submissions
     conditions, values = ["true"], Parameters(min(limit, MAX_PAGE + 1))
     for condition, value in (
-        ("by = {0}", wanted.by),
+        ("by BETWEEN {0} AND {0}" if of_caller else "by = {0}", wanted.by),
         ("starts_with(operation, {0})", wanted.operation),
         (_OF_TARGET, wanted.target),
         ("at >= {0}", wanted.since),
         ("at < {0}", wanted.until),
-        ("id < {0}", before),
+        ("(by, id) < ($2, {0})" if of_caller else "id < {0}", before),
     ):
         if value is not None:
             conditions.append(condition.format(values.add(value)))
-    if not wanted.submissions:
+    if not submissions:
         conditions.append("NOT submission")
-    names = ", ".join(Entry.__dataclass_fields__)
-    sql = f"SELECT {names} FROM redrive.audit WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT $1"  # noqa: S608
-    with translate("read what was changed"), needs_this_release("read what was changed"):
-        return [
-            Entry(**dict(row) | {"targets": tuple(row["targets"]), "details": _read(row["details"])})
-            for row in await db.fetch(sql, *values.values)
-        ]
+    names, order = ", ".join(Entry.__dataclass_fields__), "by DESC, id DESC" if of_caller else "id DESC"
+    where = " AND ".join(conditions)
+    return f"SELECT {names} FROM redrive.audit WHERE {where} ORDER BY {order} LIMIT $1", values.values  # noqa: S608
 
 
 @off_without_table(lambda: 0)
