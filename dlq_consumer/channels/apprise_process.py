@@ -21,6 +21,7 @@ import apprise
 from outbound.reach import Reach
 from outbound.socket_guard import SocketGuard
 
+MAX_PROBLEM = 2_000
 # Pieces of a URL that are long enough to be a secret, and to be told from other words.
 _PIECE = re.compile(r"[^/:@?&=,#\s]{4,}")
 
@@ -37,7 +38,7 @@ def main() -> None:
     problem = notify(asked)
     if problem is not None and guard.refused:
         problem = f"{guard.refused[0]}; REDRIVE_ALERT_ALLOW does not name it"
-    print(json.dumps({"problem": problem}), file=answers, flush=True)
+    print(json.dumps({"problem": problem and problem[:MAX_PROBLEM]}), file=answers, flush=True)
 
 
 def notify(asked: Mapping[str, Any]) -> str | None:

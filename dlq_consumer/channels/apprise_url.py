@@ -65,7 +65,12 @@ class AppriseUrl:
 
     async def send(self, alert: Alert) -> None:
         async with self._turn:
-            process = await asyncio.create_subprocess_exec(*_COMMAND, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *_COMMAND, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+                )
+            except OSError as error:
+                raise DeliveryError(f"its process could not be started: {error}") from None
             try:
                 problem = await self._answer(process, alert)
             finally:
@@ -96,7 +101,7 @@ class AppriseUrl:
                 line = await process.stdout.readline()
         except TimeoutError:
             return f"no answer within {self._answer_s:g} s"
-        if not line:
+        if not line.endswith(b"\n"):
             return f"its process ended with {await process.wait()} before it answered"
         answer: dict[str, str | None] = json.loads(line)
         return answer["problem"]

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dev.loopback_http import Response
+from dlq_consumer.channels import apprise_url
 from dlq_consumer.channels.apprise_url import AppriseUrl
 from dlq_consumer.channels.channel import DeliveryError
 from outbound.reach import Reach
@@ -104,3 +105,19 @@ def test_a_process_that_hangs_is_ended() -> None:
         for _ in range(2):
             with pytest.raises(DeliveryError, match=r"no answer within 0\.4 s"):
                 background.run(channel.send(ALERT))
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("/nowhere/python",), "could not be started"),
+        (("sh", "-c", "exit 3"), "ended with 3 before it answered"),
+        (("sh", "-c", "echo; read -r; printf '{\"problem\"'"), "ended with 0 before it answered"),
+    ],
+)
+def test_a_process_that_does_not_answer_is_a_failed_delivery(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.setattr(apprise_url, "_COMMAND", command)
+    with pytest.raises(DeliveryError, match=told):
+        send(f"json://{ALLOWED}:9/")
