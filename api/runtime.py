@@ -16,6 +16,7 @@ from api.broker_watch import BrokerWatch, Trouble
 from api.figures import ApiFigures
 from api.group_commit import GroupCommit
 from api.keys import KeyRing
+from api.long_work import LongWork
 from api.outbox_room import OutboxRoom
 from api.pruning import prune_forever
 from api.rate_limit import RateLimit
@@ -35,6 +36,8 @@ log = logging.getLogger("redrive.api")
 NAME = "redrive-api"
 AGAIN_S = 1.0
 RELAY_AGAIN_S = 5.0
+# Of the pool, for choosing and deciding; and for stopping a replay, which must not wait for that.
+LONG_SHARE, CONTROL_SHARE = 0.2, 0.1
 # For telling others, when this process stops.
 HAND_OVER_S = 2.0
 
@@ -69,6 +72,9 @@ class Runtime:
         self.rates = RateLimit()
         self.held: Counter[tuple[str, str]] = Counter()
         self.bodies = BodyRoom()
+        connections, wait_s = config.storage.database_pool_max, config.api.database_timeout_s
+        self.choosing = LongWork(connections, LONG_SHARE, wait_s)
+        self.controlling = LongWork(connections, CONTROL_SHARE, wait_s)
         self._pool: Pool | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = False

@@ -116,7 +116,7 @@ _TOLD = f"retry: 2000\nid: 16\n\nid: 17\n{event('letter', LETTER)}{event('replay
 _STREAM = Body(None, _TOLD, EVENTS, events={"letter": Letter, "replay": ReplayProgress})
 _FOUND = Body(FoundLetters, {"letters": 12, "left_out": {"discarded already": 3}}, name="dry run")
 _OF_ONE = ("unknown-letter", "letter-not-allowed")
-_OF_SEVERAL = ("letters-not-allowed", "changed", "unknown-letters")
+_OF_SEVERAL = ("letters-not-allowed", "changed", "unknown-letters", "too-many-at-once")
 OPERATIONS = {
     "GET /dead-letters": Operation(
         "list_dead_letters", one(LetterList, {"letters": [LETTER], "next_cursor": None}, "A page of letters.")

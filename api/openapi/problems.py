@@ -127,6 +127,8 @@ EXAMPLES: Mapping[str, problems.Problem] = {
     "unknown-letters": _example(422, "unknown-letters", "some letters are not on record",
                                 ("letter_ids", f"{_LETTER} is not on record")),
     "too-many-exports": _example(503, "too-many-exports", "2 exports are under way"),
+    "too-many-at-once": _example(503, "too-many-at-once", "2 requests that take as long are under way; "
+                                 "nothing was done, try again"),
     "too-many-streams": _example(503, "too-many-streams", "64 streams are open"),
     "unknown-group": _example(404, "unknown-group", f"there is no group '{story.GROUP[:8]}'"),
     "ambiguous-group": _example(409, "ambiguous-group", f"3f may be {story.GROUP}, {story.OTHER_GROUP}"),

@@ -135,7 +135,7 @@ def _after(action: str, state: str) -> dict[str, Any]:
     return PLAN | {"state": state, "events": [event]} | ended
 
 
-_CONTROL = ("unknown-replay", "replay-state")
+_CONTROL = ("unknown-replay", "replay-state", "too-many-at-once")
 OPERATIONS = {
     "POST /replays": Operation(
         "create_replay",
@@ -144,7 +144,7 @@ OPERATIONS = {
             *one(ReplayDetails, _CREATED, "The plan, which the dead-letter consumer carries out.", 202,
                  ("Location",)),
         ),
-        ("replay-outstanding", "not-replayable", "unknown-letters"),
+        ("replay-outstanding", "not-replayable", "unknown-letters", "too-many-at-once"),
     ),
     "GET /replays": Operation(
         "list_replays", one(ReplayList, {"replays": [LISTED], "next_cursor": None}, "A page of replays.")

@@ -84,7 +84,7 @@ async def _decided(
     decision: Decision, asked: SeveralLetters, runtime: Runtime, principal: Principal
 ) -> Response:
     done = 0
-    async with runtime.database(DECIDE_S) as db:
+    async with runtime.choosing.turn(), runtime.database(DECIDE_S) as db:
         if asked.filter is None:
             done = await _named(decision, asked, principal, db)
             return JsonResponse({decision.done: done})

@@ -106,20 +106,22 @@ async def create(request: Request, runtime: Context, principal: Operator) -> Res
     a letter is outstanding, or its state does not allow one, or none of a filter can be replayed.
     """
     asked = await read_json(request, runtime.config.api.body_limit, _asked)
-    async with runtime.database(CREATE_S) as db:
-        fitness = await _fitness(asked, runtime, db)
-        if asked.dry_run:
-            selection = await survey(db, asked.choice, fitness)
-            refused_all = replays.refuses(asked.choice, selection, skip_unfit=asked.skip_ineligible)
-            to_send = 0 if refused_all else min(selection.letters, asked.limit or MAX_LETTERS)
-            return JsonResponse(selection.as_json() | {"to_send": to_send, "refused": refused_all})
-        try:
-            plan = await replays.create(db, asked.choice, asked.by(principal.name), fitness)
-        except NothingToReplayError as error:
-            raise Problem(409, "not-replayable", str(error)) from error
-        except ReplayRefusedError as error:
-            raise refused(error) from error
-        answer = await _with_items(db, plan, 100, 0)
+    async with runtime.choosing.turn():
+        # Without a connection: a broker that is away takes ten seconds.
+        fitness = await _fitness(asked, runtime)
+        async with runtime.database(CREATE_S) as db:
+            if asked.dry_run:
+                selection = await survey(db, asked.choice, fitness)
+                refused_all = replays.refuses(asked.choice, selection, skip_unfit=asked.skip_ineligible)
+                to_send = 0 if refused_all else min(selection.letters, asked.limit or MAX_LETTERS)
+                return JsonResponse(selection.as_json() | {"to_send": to_send, "refused": refused_all})
+            try:
+                plan = await replays.create(db, asked.choice, asked.by(principal.name), fitness)
+            except NothingToReplayError as error:
+                raise Problem(409, "not-replayable", str(error)) from error
+            except ReplayRefusedError as error:
+                raise refused(error) from error
+            answer = await _with_items(db, plan, 100, 0)
     return JsonResponse(answer, 202, {"Location": f"/replays/{plan.id}"})
 
 
@@ -184,7 +186,7 @@ async def _act(
     said = await read_json(request, runtime.config.api.body_limit, _why)
     act = {"pause": replay_control.pause, "resume": replay_control.resume, "cancel": replay_control.cancel}
     try:
-        async with runtime.database(CREATE_S) as db:
+        async with runtime.controlling.turn(), runtime.database(CREATE_S) as db:
             plan = await act[action](db, replay_id, by=principal.name, why=said.note)
     except UnknownReplayError as error:
         raise _unknown(replay_id) from error
@@ -193,9 +195,13 @@ async def _act(
     return JsonResponse(plan.as_json())
 
 
-async def _fitness(asked: ReplayRequest, runtime: Runtime, db: AnyConnection) -> Fitness:
+async def _fitness(asked: ReplayRequest, runtime: Runtime) -> Fitness:
     config = runtime.config
-    queues = [asked.to] if asked.to is not None else await targets(db, asked.choice)
+    if asked.to is not None:
+        queues = [asked.to]
+    else:
+        async with runtime.database(CREATE_S) as db:
+            queues = await targets(db, asked.choice)
     found = await asyncio.to_thread(
         replay_targets.look, config.address, config.topology, queues, config.replays, "redrive-api-replay"
     )

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support import letter_rows
 from tests.support.memory import peak_bytes
 from tests.support.processes import Process
 from tests.support.shared import Places, Shared
@@ -204,6 +205,26 @@ def test_one_caller_holds_no_more_than_its_share_of_waiting_requests(running: St
         return running.http.get(f"/jobs/{job}", params={"wait": 0.1}).status_code == 200
 
     eventually(waits_again, 60, "whoever has gone is no longer counted")
+
+
+def test_decisions_on_many_letters_keep_no_submission_waiting(running: Stack) -> None:
+    letter_rows.prepare(running.database)
+    body = {"filter": {"text": "body"}, "dry_run": True, "note": "n"}
+    url, headers = f"{running.http.base_url}/dead-letters/discard", dict(running.http.headers)
+    # More than connections of the pool.
+    with ThreadPoolExecutor(12) as threads:
+        with running.database.locked("lock table redrive.dead_letters in access exclusive mode"):
+            asked = [
+                threads.submit(httpx.post, url, json=body, headers=headers, timeout=60) for _ in range(12)
+            ]
+            begun = "select count(*) from redrive.audit where details is not null"
+            eventually(lambda: running.database.value(begun) == 12, 30, "all are begun")
+            running.submit("payments.charge_order", CHARGE, "k")
+            assert not all(each.done() for each in asked)
+        answers = [each.result(60) for each in asked]
+    assert Counter(answer.status_code for answer in answers).keys() <= {200, 503}
+    assert [answer for answer in answers if answer.status_code == 200]
+    assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 503)
 
 
 @pytest.mark.parametrize("path", ["/stream", "/jobs/{job}/events"])
