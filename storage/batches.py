@@ -20,10 +20,9 @@ from storage.schema import has_table
 _SUBMIT = """
 WITH wanted AS (
     SELECT * FROM unnest($2::text[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::text[],
-                         $9::bytea[], $10::bytea[], $11::text[], $12::float8[], $13::timestamptz[],
-                         $14::timestamptz[], $15::int[])
+                         $9::bytea[], $10::bytea[], $11::text[]{option_arrays})
         WITH ORDINALITY AS w (key, request, id, type, queue, payload, principal, properties, body, token,
-                              delay_s, not_before, expires, priority, place)
+                              {option_names}place)
 ), key AS (
     INSERT INTO redrive.idempotency_keys (scope, key, request, job_id)
     SELECT $1, key, request, id FROM wanted ORDER BY key, place
@@ -40,16 +39,24 @@ WITH wanted AS (
 ){options}{noted}
 SELECT job_id FROM key
 """
-_OPTIONS = f", options AS ({job_options.INSERT})"
-_NOTED = f", noted AS ({SUBMITTED.format(told='$16')})"
-# By whether there are options, and whether it is put on record.
-_STATEMENTS = {
-    (options, noted): _SUBMIT.format(
-        due=job_options.DUE, options=_OPTIONS if options else "", noted=_NOTED if noted else ""
-    )
-    for options in (False, True)
-    for noted in (False, True)
+# What a batch has whose jobs have no options is not sent, nor worked out for each of them.
+_PLAIN = {"option_arrays": "", "option_names": "", "due": "now()", "options": ""}
+_WITH_OPTIONS = {
+    "option_arrays": ", $12::float8[], $13::timestamptz[], $14::timestamptz[], $15::int[]",
+    "option_names": "delay_s, not_before, expires, priority, ",
+    "due": job_options.DUE,
+    "options": f", options AS ({job_options.INSERT})",
 }
+
+
+def _statements(parts: Mapping[str, str], told: str) -> tuple[str, str]:
+    """Not put on record, and put on record."""
+    noted = f", noted AS ({SUBMITTED.format(told=told)})"
+    return _SUBMIT.format(**parts, noted=""), _SUBMIT.format(**parts, noted=noted)
+
+
+# By whether there are options.
+_STATEMENTS = {False: _statements(_PLAIN, "$12"), True: _statements(_WITH_OPTIONS, "$16")}
 _OF_JOB = ("id", "type", "queue", "payload", "principal", "properties", "body", "token")
 _BY_KEYS = """
 SELECT key, request, job_id FROM redrive.idempotency_keys WHERE scope = $1 AND key = ANY ($2::text[])
@@ -94,9 +101,9 @@ async def submit(
             if options:
                 await job_options.require(db)
             noted = [told.column] if told is not None and await has_table(db, audit.TABLE) else []
-            statement = _STATEMENTS[options, bool(noted)]
+            statement = _STATEMENTS[options][bool(noted)]
             while left:
-                rows = await db.fetch(statement, scope, *_columns(left), *noted)
+                rows = await db.fetch(statement, scope, *_columns(left, options), *noted)
                 made |= {row["job_id"] for row in rows}
                 keys = [key.key for job, key in left if job.id not in made]
                 found = await db.fetch(_BY_KEYS, scope, keys) if keys else []
@@ -118,10 +125,11 @@ def _became(
     return BatchedJob(row["job_id"], replayed=same, conflict=not same)
 
 
-def _columns(wanted: Sequence[tuple[NewJob, IdempotencyKey]]) -> list[list[object]]:
+def _columns(wanted: Sequence[tuple[NewJob, IdempotencyKey]], options: bool) -> list[Sequence[object]]:
+    of_options = ((job.options or NO_OPTIONS).columns for job, _ in wanted) if options else ()
     return [
         [key.key for _, key in wanted],
         [key.request for _, key in wanted],
         *([getattr(job, name) for job, _ in wanted] for name in _OF_JOB),
-        *map(list, zip(*((job.options or NO_OPTIONS).columns for job, _ in wanted), strict=True)),
+        *zip(*of_options, strict=True),
     ]
