@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from storage.errors import DRIVER_ERRORS, translate
 from storage.pool import AnyConnection, Pool, Say, connect, watched
@@ -52,17 +52,18 @@ places AS (
     due="o.id = ANY (ARRAY(SELECT id FROM places))",
 )
 # The job may already run, since the broker had its message before this: the guard leaves it alone. A job row
-# that is locked now is being claimed; waiting for it could deadlock with the worker's batch.
+# that is locked now is being claimed; waiting for it could deadlock with the worker's batch. By a join, or
+# by the index of states, all PENDING jobs were read, which after an outage may be a million.
 CONFIRMED = """
 WITH gone AS (
     DELETE FROM redrive.outbox WHERE id = ANY ($1::bigint[]) RETURNING job_id
 ), waiting AS (
-    SELECT j.id FROM redrive.jobs j JOIN gone ON gone.job_id = j.id
-    WHERE j.state = 'PENDING'
-    FOR NO KEY UPDATE OF j SKIP LOCKED
+    SELECT id FROM redrive.jobs
+    WHERE id = ANY (ARRAY(SELECT job_id FROM gone)) AND state || '' = 'PENDING'
+    FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE redrive.jobs SET state = 'QUEUED', queued_at = now()
-FROM waiting WHERE jobs.id = waiting.id
+WHERE id = ANY (ARRAY(SELECT id FROM waiting))
 """
 REFUSED = """
 UPDATE redrive.outbox
@@ -99,8 +100,7 @@ async def of_job(db: AnyConnection, job_id: str) -> Unsent | None:
     return None if row is None else Unsent(**dict(row))
 
 
-@dataclass(frozen=True)
-class OutboxRow:
+class OutboxRow(NamedTuple):
     """A message to publish: raw AMQP `properties`, `body`, and the `token` that its publish is known by."""
 
     id: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
@@ -82,3 +83,25 @@ async def test_what_is_left_out_is_not_read(database: Database, pool: Pool, anal
     plan = json.loads(await pool.fetchval(explain, ["full"], 200, outbox.BATCH_BYTES))[0]["Plan"]
     assert plan["Actual Rows"] == 10
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < BLOCKS
+
+
+@pytest.mark.parametrize("analyzed", [True, False])
+async def test_of_what_is_not_confirmed_nothing_is_read(
+    database: Database, pool: Pool, analyzed: bool
+) -> None:
+    """After an outage a million jobs are PENDING, and each batch is a few of them."""
+    fill(database, "q", MANY)
+    if analyzed:
+        database.execute("analyze")
+    ids = [row["id"] for row in database.fetch("select id from redrive.outbox order by id limit 200")]
+    explain = f"explain (analyze, format json) {outbox.CONFIRMED}"
+    plan = json.loads(await pool.fetchval(explain, ids))[0]["Plan"]
+    assert database.value("select count(*) from redrive.jobs where state = 'QUEUED'") == 200
+    assert max(jobs_read(plan)) == 200
+
+
+def jobs_read(plan: dict[str, Any]) -> Iterator[int]:
+    if plan.get("Relation Name") == "jobs":
+        yield plan["Actual Rows"] * plan["Actual Loops"] + plan.get("Rows Removed by Filter", 0)
+    for part in plan.get("Plans", ()):
+        yield from jobs_read(part)
