@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from dlq_consumer.callbacks.message import MAX_RESULT, body
 from dlq_consumer.callbacks.places import AT_ONCE, PER_PLACE, Places
-from dlq_consumer.callbacks.schedule import is_deaf, retry_in_s, why_dead
+from dlq_consumer.callbacks.schedule import is_deaf, pause_s, retry_in_s, why_dead
 from dlq_consumer.waiting import event_or_timeout
 from outbound.destination import BadUrlError, Destination
 from outbound.poster import Answer, NoAnswerError, Poster
@@ -52,15 +52,20 @@ class CallbackSender:
                     sending.discard(task)
                     task.result()
                 due: list[Callback] = []
+                look_s = 0.0
                 if room := AT_ONCE - len(sending):
                     known = self._places.rooms(_mixed)
                     limits = Limits(room, self._places.doubtful, PER_PLACE, known, MAX_RESULT)
+                    began = time.monotonic()
                     due = await callbacks.claim_due(self._pool, limits, lease_s=lease_s)
+                    look_s = time.monotonic() - began
                 for callback in due:
                     self._places.begin(callback.place)
                     task = asyncio.create_task(self._send(callback, poster))
                     task.add_done_callback(lambda _: self._ended.set())
                     sending.add(task)
+                if pause := pause_s(look_s):
+                    await event_or_timeout(self._stopping, pause)
                 await event_or_timeout(self._ended, POLL_S)
             if sending:
                 extra = {"action": "callbacks_stopping", "callbacks": len(sending)}

@@ -21,7 +21,7 @@ from dlq_consumer.callbacks.places import (
     PROMPT_S,
     Places,
 )
-from dlq_consumer.callbacks.schedule import MOST_TRIES, is_deaf, retry_in_s, why_dead
+from dlq_consumer.callbacks.schedule import MOST_TRIES, is_deaf, pause_s, retry_in_s, why_dead
 from outbound.poster import Answer
 from outbound.reach import Reach
 from outbound.settings import CallbackSettings
@@ -143,6 +143,10 @@ def test_what_the_receiver_asks_for_is_heeded() -> None:
     assert [is_deaf(answer) for answer in (None, Answer(503), Answer(429), Answer(404))] == [
         True, True, True, False,
     ]  # fmt: skip
+
+
+def test_a_long_look_is_followed_by_a_pause_and_no_pause_is_endless() -> None:
+    assert [pause_s(look_s) for look_s in (0, 0.02, 0.3, 60)] == [0, 0, 1.2, 10]
 
 
 def test_two_secrets_at_most() -> None:
