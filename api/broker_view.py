@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
@@ -16,6 +17,7 @@ _COUNTS = "name,messages,messages_ready,messages_unacknowledged,messages_dlx,con
 # In the order of Rates' fields. Quorum queues tell no head_message_timestamp (3.10.8, 4.3).
 _RATES = ("publish_details", "deliver_get_details", "ack_details", "redeliver_details")
 COLUMNS = ",".join((_COUNTS, *(f"message_stats.{rate}.rate" for rate in _RATES)))
+BINDING = ("source", "destination", "destination_type", "routing_key")
 # Who asks meanwhile gets the same answer: the broker counts every 5 s.
 FRESH_S = 0.5
 
@@ -47,6 +49,23 @@ class QueueCounts:
     rates: Rates = Rates()
 
 
+class Way(NamedTuple):
+    """A binding."""
+
+    source: str
+    destination: str
+    kind: str  # queue | exchange
+    routing_key: str
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Exchanges by name, and bindings, without those of the default exchange."""
+
+    exchanges: frozenset[str]
+    bindings: frozenset[Way]
+
+
 class BrokerView:
     """A client of the management API for one vhost. `url` may hold user and password."""
 
@@ -56,7 +75,7 @@ class BrokerView:
         auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
         address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         self._client = httpx.AsyncClient(base_url=address, auth=auth, timeout=TIMEOUT_S)
-        self._path = f"/api/queues/{quote(vhost, safe='')}"
+        self._vhost = quote(vhost, safe="")
         self._asking: asyncio.Task[Mapping[str, QueueCounts]] | None = None
         self._asked_at = -FRESH_S
 
@@ -74,21 +93,45 @@ class BrokerView:
         # Whoever goes away takes the answer from nobody.
         return await asyncio.shield(self._asking)
 
+    async def ways(self) -> Ways:
+        """What of the vhost's exchanges and bindings there is, asked anew.
+
+        Raises:
+            BrokerViewError: as `queues`.
+        """
+        with _heeding():
+            exchanges = await self._rows("exchanges", "name")
+            bindings = await self._rows("bindings", ",".join(BINDING))
+            return Ways(
+                frozenset(row["name"] for row in exchanges),
+                frozenset(Way(*(row[name] for name in BINDING)) for row in bindings if row["source"]),
+            )
+
     async def _ask(self) -> Mapping[str, QueueCounts]:
-        try:
-            answer = await self._client.get(self._path, params={"columns": COLUMNS})
-            answer.raise_for_status()
-            return {row["name"]: _counts(row) for row in answer.json()}
-        except httpx.HTTPStatusError as error:
-            raise BrokerViewError(f"the management API answered {error.response.status_code}") from error
-        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-            raise BrokerViewError(f"the management API gave no answer: {type(error).__name__}") from error
+        with _heeding():
+            return {row["name"]: _counts(row) for row in await self._rows("queues", COLUMNS)}
+
+    async def _rows(self, kind: str, columns: str) -> list[dict[str, Any]]:
+        answer = await self._client.get(f"/api/{kind}/{self._vhost}", params={"columns": columns})
+        answer.raise_for_status()
+        found: list[dict[str, Any]] = answer.json()
+        return found
 
     async def close(self) -> None:
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.wait({self._asking})
         await self._client.aclose()
+
+
+@contextmanager
+def _heeding() -> Iterator[None]:
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        raise BrokerViewError(f"the management API answered {error.response.status_code}") from error
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        raise BrokerViewError(f"the management API gave no answer: {type(error).__name__}") from error
 
 
 def _counts(row: dict[str, Any]) -> QueueCounts:

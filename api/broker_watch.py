@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from api.broker_view import BrokerView, BrokerViewError
-from topology.entities import compile_topology
+from api.broker_view import BrokerView, BrokerViewError, Way, Ways
+from topology.entities import Entities, compile_topology
 from topology.spec import Topology
 
 # As often as the broker counts.
 LOOK_S = 5.0
+# Exchanges and bindings take the broker long to list where there are many: this share of the time at most.
+WAYS_SHARE = 0.02
 # Of one kind of trouble; with none of the queues declared there would be a hundred.
 MOST_NAMES = 20
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Jobs are accepted all the same. `name`: a queue, `broker`, `management API` or `relay`."""
+    """Jobs are accepted all the same. `name`: a queue, an exchange, a binding, `broker`, `management API` or
+    `relay`."""
 
     name: str
     trouble: str
@@ -34,7 +37,9 @@ class BrokerWatch:
 
     def __init__(self, view: BrokerView, topology: Topology) -> None:
         self._view = view
-        self._names = tuple(queue.name for queue in compile_topology(topology).queues)
+        self._entities = compile_topology(topology)
+        self._ways: tuple[Trouble, ...] = ()
+        self._ways_due = 0.0
         self.stuck: int | None = None
         self.troubles: tuple[Trouble, ...] = ()
 
@@ -42,17 +47,26 @@ class BrokerWatch:
         """Ask the broker's management API, for two seconds at most."""
         try:
             queues = await self._view.queues()
+            await self._look_at_ways(queues.keys())
         except BrokerViewError as error:
             self.stuck, self.troubles = None, (Trouble("management API", str(error)),)
             return
-        missing = [Trouble(name, "the queue is missing") for name in self._names if name not in queues]
+        wanted = [queue.name for queue in self._entities.queues]
+        missing = [Trouble(name, "the queue is missing") for name in wanted if name not in queues]
         stuck = [
             Trouble(name, f"{counts.stuck} dead letters or retries cannot leave the queue")
             for name, counts in sorted(queues.items())
             if counts.stuck
         ]
         self.stuck = sum(counts.stuck for counts in queues.values())
-        self.troubles = (*_first(missing), *_first(stuck))
+        self.troubles = (*_first([*missing, *self._ways], "are missing"), *_first(stuck, "cannot let go"))
+
+    async def _look_at_ways(self, queues: Collection[str]) -> None:
+        clock = asyncio.get_running_loop().time
+        if (began := clock()) < self._ways_due:
+            return
+        self._ways = tuple(missing_ways(self._entities, queues, await self._view.ways()))
+        self._ways_due = clock() + (clock() - began) / WAYS_SHARE
 
     async def run(self) -> NoReturn:
         """Until cancelled."""
@@ -61,7 +75,20 @@ class BrokerWatch:
             await asyncio.sleep(LOOK_S)
 
 
-def _first(found: Sequence[Trouble]) -> list[Trouble]:
+def missing_ways(entities: Entities, queues: Collection[str], have: Ways) -> Iterator[Trouble]:
+    """Exchanges that are missing, and bindings between what is there. Without the first, dead letters and
+    retries stay in their queue; without the second they end in the catch-all queue. Pure."""
+    for exchange in entities.exchanges:
+        if exchange.name not in have.exchanges:
+            yield Trouble(exchange.name, "the exchange is missing")
+    for binding in entities.bindings:
+        ends = queues if binding.kind == "queue" else have.exchanges
+        if binding.source in have.exchanges and binding.destination in ends:
+            way = Way(binding.source, binding.destination, binding.kind, binding.routing_key)
+            if way not in have.bindings:
+                yield Trouble(binding.text, "the binding is missing")
+
+
+def _first(found: Sequence[Trouble], words: str) -> list[Trouble]:
     more = len(found) - MOST_NAMES
-    rest = [Trouble("topology", f"{more} more: {found[-1].trouble}")] if more > 0 else []
-    return [*found[:MOST_NAMES], *rest]
+    return [*found[:MOST_NAMES], *([Trouble("topology", f"{more} more {words}")] if more > 0 else [])]

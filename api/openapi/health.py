@@ -25,7 +25,7 @@ class OutboxRoom(Shown):
 class Trouble(Shown):
     """Of the broker or the topology: jobs are accepted all the same."""
 
-    name: str = Field(description="a queue, `broker`, `management API` or `relay`")
+    name: str = Field(description="a queue, exchange or binding, `broker`, `management API` or `relay`")
     trouble: str
 
 

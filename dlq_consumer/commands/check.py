@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import click
@@ -21,9 +22,12 @@ from topology import exits
 from topology.address import AmqpAddress
 from topology.broker_errors import BrokerAway, ChannelClosed
 from topology.connection import BrokerConnection, connect
+from topology.entities import compile_topology
 from topology.errors import InvalidTopologyError
 from topology.management import Management, ManagementError
-from topology.names import dead_letter_queues
+from topology.names import UNROUTED, dead_letter_queues, dlx
+from topology.plan.compare import has_binding
+from topology.plan.look import look
 from topology.settings import TopologySettings, load_topology
 from topology.stuck import stuck_letters
 from topology.watched import Place
@@ -58,7 +62,8 @@ class Report:
 def check(load: Load, running: bool, as_json: bool) -> None:
     """One `thing: OK` a line; exit 1 with the next command to run. Starts and changes nothing.
 
-    Without --running also: letters that the broker cannot hand on, and groups that an older release made.
+    Without --running also: letters that the broker cannot hand on, missing dead-letter exchanges and
+    bindings, and groups that an older release made.
 
     Example, as a container's health check: dlq check --running
     """
@@ -78,7 +83,7 @@ def check(load: Load, running: bool, as_json: bool) -> None:
         checks.append(_queues(report, replace(broker.address, vhost=vhost), list(queues), running=running))
     results = [asyncio.run(each) for each in checks]  # a list: each is to say its lines
     if not running:  # that is about one process, and asked often
-        results.append(_stuck(report, management, broker.address.vhost))
+        results.append(_seen_by_management(report, broker, management))
     if not all(results):
         sys.exit(exits.FAILED)
 
@@ -119,18 +124,47 @@ async def _queues(report: Report, address: AmqpAddress, queues: list[str], *, ru
         await connection.close()
 
 
-def _stuck(report: Report, url: str, vhost: str) -> bool:
+def _seen_by_management(report: Report, settings: TopologySettings, url: str) -> bool:
     try:
         with Management(url) as management:
-            # What is on its way is counted too; what stays from one statistics to the next is stuck.
-            if stuck := stuck_letters(management, vhost):
-                time.sleep(LOOK_S)
-                stuck = {queue: n for queue, n in stuck_letters(management, vhost).items() if queue in stuck}
+            stuck = _stuck(management, settings.address.vhost)
+        missing = list(_missing(settings))
     except ManagementError as error:
         return report.bad("stuck letters", str(error))
     for queue, count in stuck.items():
         report.bad(f"queue {queue}", f"{count} dead letters {ADVICE}")
-    return not stuck and report.good("stuck letters", "none")
+    for name in missing:
+        report.bad(name, "it is missing. Run: topology apply")
+    if not stuck:
+        report.good("stuck letters", "none")
+    if not missing:
+        report.good("dead-letter exchanges")
+    return not stuck and not missing
+
+
+def _stuck(management: Management, vhost: str) -> dict[str, int]:
+    # What is on its way is counted too; what stays from one statistics to the next is stuck.
+    if stuck := stuck_letters(management, vhost):
+        time.sleep(LOOK_S)
+        return {queue: n for queue, n in stuck_letters(management, vhost).items() if queue in stuck}
+    return {}
+
+
+def _missing(settings: TopologySettings) -> Iterator[str]:
+    """Dead-letter exchanges and their bindings, said before a letter needs them: it would stay in its queue.
+
+    Raises:
+        ManagementError
+    """
+    topology = load_topology(settings)
+    entities = compile_topology(topology, settings.time_scale)
+    have = look(settings, entities)
+    exchanges = {UNROUTED, *(dlx(queue.name) for queue in topology.queues)}
+    yield from (f"exchange {name}" for name in sorted(exchanges - have.exchanges.keys()))
+    for binding in entities.bindings:
+        there = binding.source in have.exchanges and binding.destination in have.queues
+        if there and binding.source in exchanges and not has_binding(have, binding):
+            yield f"binding {binding.text}"
 
 
 async def _queue(report: Report, connection: BrokerConnection, queue: str, *, running: bool) -> bool:

@@ -175,7 +175,7 @@ def test_check_says_of_each_thing_whether_it_is_there(graveyard: Graveyard) -> N
     assert "queue orders.dlq: no consumer, 0 letters wait. Run: dlq consume" in idle.stdout
     assert "queue mails.dlq" in after.stdout
     assert [each["thing"] for each in told if not each["ok"]] == ["queue mails.dlq"]
-    assert {"database", "broker", "queue", "groups:", "stuck"} == {
+    assert {"database", "broker", "queue", "groups:", "stuck", "dead-letter"} == {
         line.split()[0] for line in running.stdout.splitlines() + after.stdout.splitlines()
     }
     assert "Run: topology apply" in after.stdout

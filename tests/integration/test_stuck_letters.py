@@ -21,9 +21,13 @@ def delete(graveyard: Graveyard, kind: str, name: str) -> None:
 
 
 def test_stuck_letters_are_told_of_by_the_consumer_and_by_check_until_they_move(graveyard: Graveyard) -> None:
-    assert "stuck letters: OK (none)" in graveyard.dlq("check").stdout
+    well = graveyard.dlq("check").stdout
+    assert ("stuck letters: OK (none)" in well, "dead-letter exchanges: OK" in well) == (True, True)
     consumer = graveyard.start()
     delete(graveyard, "exchanges", "orders.dlx")
+    foreseen = graveyard.dlq("check")
+    assert (foreseen.returncode, "stuck letters: OK" in foreseen.stdout) == (1, True), "none has died yet"
+    assert "exchange orders.dlx: it is missing. Run: topology apply" in foreseen.stdout
     for number in range(2):
         graveyard.bury("orders", order(f"job-{number}"))
 
