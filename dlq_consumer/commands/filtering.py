@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
 
+from dlq_consumer.commands.running import Load, with_database
+from storage.group_list import find
 from storage.letter_filter import STATES, LetterFilter
 from storage.times import TIME_FORMS, read_time
 
+FINGERPRINT = re.compile(r"[0-9a-f]{32}")
 # As Postgres numbers them.
 LETTER_ID = click.IntRange(1, 2**63 - 1)
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -29,7 +33,7 @@ _OPTIONS = (
     click.option("--reason", help="Why it died, such as exception or delivery_limit."),
     click.option("--task", help="Name of the task."),
     click.option("--exception", help="Type of the exception, as `dlq list` shows it."),
-    click.option("--group", help="Fingerprint of the group."),
+    click.option("--group", help="Fingerprint of the group, or how it begins."),
     click.option("--state", type=click.Choice(STATES), help="What has become of it."),
     click.option("--undecided", is_flag=True, help="Nobody has decided on it, or its outcome is not known."),
     click.option("--since", callback=past, metavar="TIME", help=f"Died then or later: {TIME_FORMS}."),
@@ -39,6 +43,16 @@ _OPTIONS = (
 )
 
 
+def _whole(load: Load, group: str | None) -> str | None:
+    """Its whole fingerprint; exits 1 where no group begins so, or several do.
+
+    A whole one is taken as it is: `dlq tail` may wait for the first letter of its group.
+    """
+    if group is None or FINGERPRINT.fullmatch(group):
+        return group
+    return with_database(load, lambda pool: find(pool, group))
+
+
 def filter_options(command: Command) -> Command:
     """Give a command the options; it gets them as one `wanted: LetterFilter`."""
 
@@ -46,6 +60,7 @@ def filter_options(command: Command) -> Command:
     def call(*args: Any, **kwargs: Any) -> Any:
         names = ("queue", "reason", "task", "exception", "group", "state", "undecided", "since", "until")
         given = {name: kwargs.pop(name) for name in (*names, "job_id", "text")}
+        given["group"] = _whole(click.get_current_context().obj, given["group"])
         return command(*args, wanted=LetterFilter(**given), **kwargs)
 
     found: Any = call

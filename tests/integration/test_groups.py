@@ -81,6 +81,23 @@ def test_groups_are_listed_by_filter_and_shown_with_an_example(yard: Yard) -> No
     assert "shop/orders.py:place" in yard.dlq_here("group", group["fingerprint"]).stdout
 
 
+def test_a_group_is_a_filter_by_what_the_list_shows_of_it(yard: Yard) -> None:
+    yard.mail(1)
+    yard.publish("orders.dlq", plain(b"x", message_id="other"))
+    yard.until_stored(2)
+    shown = [line.split()[0] for line in yard.dlq_here("groups", "--queue", "mails").stdout.splitlines()][1]
+    assert len(shown) < 32
+    assert [letter["message_id"] for letter in yard.listed("--group", shown)] == ["m1"]
+    counted = json.loads(yard.dlq_here("replay", "--group", shown, "--dry-run", "--json").stdout)
+    assert counted["to_send"] == 1
+    done = yard.dlq_here("discard", "--group", shown, "--note", "a test", "--json")
+    assert json.loads(done.stdout) == {"discarded": 1}
+    for none in ("0" * 12, "mails"):
+        refused = yard.dlq_here("discard", "--group", none, "--note", "n", "--yes")
+        assert (refused.exit_code, "See: dlq groups" in refused.stderr) == (1, True)
+    assert yard.listed("--group", "0" * 32) == []  # nothing of it has died yet
+
+
 def test_a_new_letter_reopens_a_resolved_group_and_alerts(yard: Yard) -> None:
     yard.mail(1)
     yard.until_stored(1)
