@@ -10,6 +10,7 @@ from fastapi import Request
 
 from api import visit
 from api.runtime import Runtime
+from api.slashes import given_back
 from storage import audit
 from storage.api_keys import Principal
 from storage.audit import Actor
@@ -34,7 +35,7 @@ async def begin(request: Request, runtime: Runtime, principal: Principal) -> Non
         DatabaseAwayError: it must not begin.
     """
     operation = f"{request.method} {request.scope['route'].path}"
-    targets = [str(value) for value in request.path_params.values()]
+    targets = [given_back(str(value)) for value in request.path_params.values()]
     async with runtime.database() as db:
         visit.of(request.scope).audit = await audit.begin(
             db, actor_of(request, principal), operation, targets

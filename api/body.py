@@ -37,6 +37,7 @@ async def read_json(
         DatabaseAwayError: what is asked cannot be put on record.
     """
     _require_json(request.headers.get("content-type", ""))
+    _require_plain(request.headers.get("content-encoding", ""))
     text = await _read(request, limit)
 
     def read() -> tuple[Any, Read]:
@@ -114,6 +115,15 @@ def _require_json(content_type: str) -> None:
     if media != "application/json" or charset not in ("utf-8", "utf8"):
         message = f"must be application/json in UTF-8, not {content_type[:100]!r}"
         raise Problem(415, "not-json", f"Content-Type {message}", [FieldError("Content-Type", message)])
+
+
+def _require_plain(encoding: str) -> None:
+    if encoding.strip().lower() not in ("", "identity"):
+        message = f"must be identity, not {encoding[:100]!r}: bodies are not unpacked here"
+        fault = FieldError("Content-Encoding", message)
+        # RFC 9110, 15.5.16: what would be taken.
+        headers = {"Accept-Encoding": "identity"}
+        raise Problem(415, "content-encoding", f"Content-Encoding {message}", [fault], headers)
 
 
 def _too_large(limit: int) -> Problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api import audited, visit
+from api import audited, slashes, visit
 from api.problems import FieldError, Problem
 from api.visit import Visit
 
@@ -42,7 +42,10 @@ class Doorway:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = slashes.kept(scope)
         here = visit.begin(scope)
+        if _is_framed_twice(scope):
+            here.headers |= CLOSE
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -73,6 +76,11 @@ def _too_large(scope: Scope) -> Problem | None:
     else:
         return None
     return Problem(431, "headers-too-large", f"the headers {fault.message}", [fault], CLOSE)
+
+
+def _is_framed_twice(scope: Scope) -> bool:
+    """The length means nothing then, but a proxy in front may have read it: RFC 9112, 6.1: close."""
+    return {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}
 
 
 def _complete(start: Message, here: Visit, scope: Scope) -> None:

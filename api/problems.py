@@ -22,6 +22,7 @@ RETRY_AFTER_S = 2
 # Faults that one answer lists, and characters of what is said of one.
 MAX_ERRORS = 20
 MAX_MESSAGE = 500
+MAX_DETAIL = 1_000
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Problem(Exception):
             "type": f"urn:redrive:problem:{self.kind}",
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
-            "detail": self.detail,
+            "detail": shortened(self.detail, MAX_DETAIL),
             "errors": [
                 {
                     "field": shortened(error.field, MAX_PATH),

@@ -54,8 +54,11 @@ def edit(
         EditRefusedError: nothing is changed, or it does not pass.
     """
     document = document_of(message.properties, message.body)
-    value = change(document.value)
-    changes = diff(document.value, value)
+    try:
+        value = change(document.value)
+        changes = diff(document.value, value)
+    except RecursionError:
+        raise EditRefusedError([("patch", "the letter, or what it becomes, is nested too deeply")]) from None
     if not changes:
         raise EditRefusedError([("patch", "it changes nothing")])
     message_id = str(uuid4())

@@ -13,6 +13,9 @@ from topology.exact_json import Number
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _ESCAPE = re.compile(r"~(?![01])")
 Patch = list[dict[str, Any]]
+# Bytes that the copies of one patch make, about: each may double what is there, thirty fill a machine.
+MOST_COPIED = 16 * 1024 * 1024
+_OF_A_VALUE = 64
 
 
 class PatchError(ValueError):
@@ -27,10 +30,10 @@ def apply(document: Any, patch: Any) -> Any:
     """
     if not isinstance(patch, list):
         raise PatchError("a patch is a list of operations (RFC 6902)")
-    value = deepcopy(document)
+    value, room = deepcopy(document), _Room()
     for number, operation in enumerate(patch):
         try:
-            value = _applied(value, operation)
+            value = _applied(value, operation, room)
         except PatchError as error:
             raise PatchError(f"operation {number}: {error}") from None
     return value
@@ -58,7 +61,33 @@ def _exact(number: float) -> Decimal:
     return Decimal(number.text if isinstance(number, Number) else number)
 
 
-def _applied(document: Any, operation: Any) -> Any:
+class _Room:
+    """What copies may still make."""
+
+    def __init__(self) -> None:
+        self._left = MOST_COPIED
+
+    def take(self, value: Any) -> None:
+        waiting = [value]
+        while waiting:
+            found = waiting.pop()
+            self._left -= _OF_A_VALUE
+            if isinstance(found, str):
+                self._left -= len(found)
+            elif isinstance(found, Number):
+                self._left -= len(found.text)
+            elif isinstance(found, int):
+                self._left -= found.bit_length() // 3
+            elif isinstance(found, dict):
+                self._left -= sum(map(len, found))
+                waiting += found.values()
+            elif isinstance(found, list):
+                waiting += found
+            if self._left < 0:
+                raise PatchError(f"copies make more than {MOST_COPIED:,} bytes")
+
+
+def _applied(document: Any, operation: Any, room: _Room) -> Any:
     if not isinstance(operation, dict):
         raise PatchError("is no object")
     kind, path = operation.get("op"), _pointer(operation, "path")
@@ -78,7 +107,10 @@ def _applied(document: Any, operation: Any) -> Any:
         return _taken(document, path)
     if kind in ("move", "copy"):
         source = _pointer(operation, "from")
-        value = deepcopy(_get(document, source))
+        value = _get(document, source)
+        if kind == "copy":
+            room.take(value)
+            value = deepcopy(value)
         if kind == "move":
             if path[: len(source)] == source and len(path) > len(source):
                 raise PatchError("a value cannot be moved into itself")

@@ -18,7 +18,15 @@ MEDIA = "application/problem+json"
 # What an operation may answer by its form: any, with a key, with a body.
 ALWAYS = ("url-too-long", "headers-too-large")
 WITH_KEY = ("unauthorized", "scope", "rate-limit", "too-many-unknown-keys", "database-away", "schema-older")
-WITH_BODY = ("not-json", "too-slow", "too-large", "wrong-content-type", "invalid-body", "too-many-bodies")
+WITH_BODY = (
+    "not-json",
+    "too-slow",
+    "too-large",
+    "wrong-content-type",
+    "content-encoding",
+    "invalid-body",
+    "too-many-bodies",
+)
 _NO_UUID = "Input should be a valid UUID, invalid length: expected length 32 for simple format, found 4"
 # What is wrong with a parameter: the first of these that an operation has is shown.
 WRONG_VALUES = {
@@ -63,6 +71,7 @@ def of_parameters(names: Collection[str]) -> Iterator[str]:
     yield from [f"invalid-{name}" for name in WRONG_VALUES if name in names][:1]
 
 
+_ENCODED = "must be identity, not 'gzip': bodies are not unpacked here"
 _KEY_LONG = ("Idempotency-Key", "is longer than 255 characters")
 _JOB, _LETTER = f"job {story.JOB}", f"letter {story.LETTER}"
 _NO_GROUP = f"no group {story.GROUP[:8]}. See: dlq groups"
@@ -93,6 +102,8 @@ EXAMPLES: Mapping[str, problems.Problem] = {
     "wrong-content-type": _example(415, "not-json",
                                    "Content-Type must be application/json in UTF-8, not 'text/plain'",
                                    ("Content-Type", "must be application/json in UTF-8, not 'text/plain'")),
+    "content-encoding": _example(415, "content-encoding", f"Content-Encoding {_ENCODED}",
+                                 ("Content-Encoding", _ENCODED)),
     "invalid-body": _invalid("note", "Input should be a valid string"),
     "too-many-bodies": _example(503, "too-many-bodies", "too much is being read; try again"),
     "invalid-batch": _example(422, "invalid", "jobs: has 1001 jobs; it must have 1 to 1000",
@@ -151,7 +162,7 @@ _NAMES = {
     "RequestTimeout": ("too-slow",),
     "ContentTooLarge": ("too-large",),
     "UriTooLong": ("url-too-long",),
-    "UnsupportedMediaType": ("wrong-content-type",),
+    "UnsupportedMediaType": ("wrong-content-type", "content-encoding"),
     "HeadersTooLarge": ("headers-too-large",),
     "BadRequest": ("not-json",),
     "InvalidLimit": ("invalid-limit",),

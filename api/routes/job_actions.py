@@ -14,6 +14,7 @@ from api.job_reading import find_job, read_job
 from api.json_text import JsonResponse
 from api.problems import Problem
 from api.routes.replays import refused
+from api.slashes import JobId
 from storage import job_actions
 from storage.api_keys import Principal
 from storage.job_actions import MAX_NOTE, JobActionRefusedError, Who
@@ -37,7 +38,7 @@ RETRY = body_schema(JobWhy, {"note": "the provider is back"})
 
 
 @router.post("/jobs/{job_id}/cancel", summary="It is not to run, or to stop", openapi_extra=CANCEL)
-async def cancel(job_id: str, request: Request, runtime: Context, principal: Canceller) -> Response:
+async def cancel(job_id: JobId, request: Request, runtime: Context, principal: Canceller) -> Response:
     """A job that waits is CANCELLED at once: 200 with the job. One that runs is asked to stop: 202.
 
     Its task sees that with `self.cancelled()` and may end early; it is not tried again when it fails, but if
@@ -58,7 +59,7 @@ async def cancel(job_id: str, request: Request, runtime: Context, principal: Can
 
 
 @router.post("/jobs/{job_id}/retry", status_code=202, summary="Run a dead job again", openapi_extra=RETRY)
-async def retry(job_id: str, request: Request, runtime: Context, principal: Operator) -> Response:
+async def retry(job_id: JobId, request: Request, runtime: Context, principal: Operator) -> Response:
     """A replay of its dead letter, which the dead-letter consumer sends: the answer is the plan.
 
     Checked is what `POST /replays` checks without asking the broker: state and laps, not queue and size. 409

@@ -19,6 +19,7 @@ from api.job_view import FINAL
 from api.job_watch import MAX_WAITING, JobWatch
 from api.ready_json import written
 from api.runtime import Runtime
+from api.slashes import JobId
 from storage.errors import DatabaseAwayError
 
 HEARTBEAT_S = 15.0
@@ -38,7 +39,7 @@ router = APIRouter(tags=["jobs"], dependencies=[Reader])
     response_class=StreamingResponse,
 )
 async def events(
-    job_id: str,
+    job_id: JobId,
     request: Request,
     runtime: Context,
     last_event_id: Annotated[str | None, Header(max_length=255)] = None,
@@ -63,7 +64,7 @@ async def events(
 
 
 async def _events(
-    job_id: str, request: Request, runtime: Runtime, watch: JobWatch, last: str | None
+    job_id: JobId, request: Request, runtime: Runtime, watch: JobWatch, last: str | None
 ) -> AsyncIterator[str | bytes]:
     loop = asyncio.get_running_loop()
     ends = loop.time() + LONGEST_S

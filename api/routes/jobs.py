@@ -19,6 +19,7 @@ from api.json_text import JsonResponse
 from api.options import OPTIONS_SCHEMA
 from api.problems import FieldError, Problem
 from api.runtime import Config, Runtime
+from api.slashes import JobId
 from api.submission import KEY_HEADER, RETENTION_HEADER, new_job, read_submission
 from storage import jobs
 from storage.audit import Submitting
@@ -124,7 +125,7 @@ async def _accept(runtime: Runtime, new: NewJob, key: IdempotencyKey, told: Subm
 
 @router.get("/jobs/{job_id}", dependencies=[Reader], summary="A job with attempts and history")
 async def show(
-    job_id: str,
+    job_id: JobId,
     request: Request,
     runtime: Context,
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="seconds")] = 0.0,
@@ -142,7 +143,7 @@ async def show(
 
 
 @router.get("/jobs/{job_id}/result", dependencies=[Reader], summary="A finished job's result")
-async def result(job_id: str, runtime: Context) -> Response:
+async def result(job_id: JobId, runtime: Context) -> Response:
     """The result as JSON; 409 while there is none, and when there will be none."""
     async with runtime.database() as db:
         job = await find_job(db, job_id)

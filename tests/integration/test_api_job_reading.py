@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -78,6 +79,30 @@ def test_jobs_are_listed_by_each_filter_page_by_page(running: Stack) -> None:
     ]:  # fmt: skip
         answer = running.http.get("/jobs", params={name: value})
         assert (name, answer.status_code, answer.json()["errors"][0]["field"]) == (name, 422, name)
+
+
+def test_a_job_with_a_slash_in_its_id_is_found_and_acted_on(running: Stack) -> None:
+    ids = ("order/17", "a%2Fb", "/x/result", "é/?#")
+    for number, id_ in enumerate(ids):
+        running.database.execute(
+            "insert into redrive.jobs (id, type, queue, state, result) values ($1, 't', 'q', 'QUEUED', $2)",
+            id_,
+            str(number).encode(),
+        )
+    for id_ in ids:
+        url = f"/jobs/{quote(id_, safe='')}"
+        assert running.http.get(url).json()["id"] == id_
+        assert running.http.get(f"{url}/result").status_code == 409
+        assert running.http.post(f"{url}/retry", json={}).status_code == 409
+        ended = running.http.post(f"{url}/cancel", json={"note": "n"})
+        assert (ended.status_code, ended.json()["state"]) == (200, "CANCELLED")
+        # It has ended, so that the stream does.
+        assert running.http.get(f"{url}/events").text.count("event: job") == 1
+        entries = running.http.get("/audit", params={"target": id_}).json()["entries"]
+        assert sorted(entry["operation"].rpartition("/")[2] for entry in entries) == ["cancel", "retry"]
+    # Elsewhere it parts nothing either, and nothing is found.
+    for path in ("/groups/a%2Fb", "/jobs/a/b%2F", "/jobs/%2F", "/queues/a%2Fb"):
+        assert running.http.get(path).status_code == 404, path
 
 
 def test_waiting_ends_with_the_job_or_with_the_time(running: Stack) -> None:

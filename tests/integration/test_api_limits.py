@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import socket
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
+from topology.wire import properties
 
 MIB = 1_048_576
 CHARGE = {"order_id": "o", "amount_cents": 5, "currency": "EUR"}
@@ -140,6 +143,38 @@ def test_a_body_that_does_not_come_is_not_waited_for(running: Stack) -> None:
     with closing(raw(running, chunked, b"\r\n1\r\n{\r\n")) as slow:
         assert everything(slow).startswith(b"HTTP/1.1 408 ")
     assert running.http.get("/healthz").status_code == 200
+
+
+def test_an_encoded_body_is_refused_as_one(api: httpx.Client) -> None:
+    body = json.dumps({"type": "payments.charge_order", "payload": CHARGE, "idempotency_key": "k"}).encode()
+    for encoding, sent in (("gzip", gzip.compress(body)), ("gzip", body), ("br, identity", body)):
+        headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+        answer = api.post("/jobs", content=sent, headers=headers)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (415, "Content-Encoding")
+        assert answer.headers["accept-encoding"] == "identity"
+    plain = {"Content-Type": "application/json", "Content-Encoding": "Identity"}
+    assert api.post("/jobs", content=body, headers=plain).status_code == 202
+
+
+def test_the_connection_of_a_request_with_two_lengths_is_closed(running: Stack) -> None:
+    body = json.dumps({"type": "payments.charge_order", "payload": CHARGE, "idempotency_key": "k"}).encode()
+    head = "POST /jobs HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked"
+    smuggled = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with closing(
+        raw(running, head, b"Content-Length: 3\r\n\r\n%x\r\n%s\r\n0\r\n\r\n%s" % (len(body), body, smuggled))
+    ) as both:
+        answer = everything(both)  # returns, so that it is closed
+    assert answer.startswith(b"HTTP/1.1 202 ")
+    assert b"alive" not in answer
+
+
+def test_a_refusal_does_not_repeat_what_was_sent(running: Stack) -> None:
+    letter_rows.prepare(running.database)
+    letter_rows.store_as(running.database, properties(content_type="application/json").encode(), b"{}")
+    for operation in ({"op": "remove", "path": "x" * 500_000}, {"op": ["y"] * 100_000, "path": ""}):
+        answer = running.http.post("/dead-letters/1/edit", json={"patch": [operation]})
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "patch"), answer.text[:500]
+        assert len(answer.content) < 2_000
 
 
 def test_bodies_of_more_values_than_are_taken_cost_little_memory(running: Stack) -> None:

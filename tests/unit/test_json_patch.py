@@ -67,6 +67,23 @@ def test_a_patch_that_does_not_fit_is_refused_whole(document: Any, patch: Any) -
     assert json.dumps(document) == before
 
 
+@pytest.mark.parametrize(
+    "document",
+    [{"a": [[]]}, {"a": ["x" * 1_000]}, {"a": [10**300]}, load(b'{"a": [0.%s]}' % (b"1" * 1_000))[0]],
+)
+def test_copies_of_copies_end_before_memory_does(document: Any) -> None:
+    patch = [{"op": "copy", "from": "/a", "path": "/a/-"}]
+    assert len(dump(apply(document, patch * 3))) < 10_000
+    with pytest.raises(PatchError, match=r"operation \d+: copies make more than 16,777,216 bytes"):
+        apply(document, patch * 40)
+
+
+def test_what_is_moved_about_is_not_copied() -> None:
+    there, back = {"op": "move", "from": "/a", "path": "/b"}, {"op": "move", "from": "/b", "path": "/a"}
+    document = {"a": ["x" * 10_000] * 100}
+    assert apply(document, [there, back] * 50) == document
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
