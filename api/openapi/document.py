@@ -71,7 +71,7 @@ def document_of(app: FastAPI, catalogue: Topology) -> dict[str, Any]:
         "securitySchemes": SCHEME,
     }
     for path, method, operation in _operations(made):
-        described = OPERATIONS[f"{method.upper()} {path}"]
+        described = _described(f"{method.upper()} {path}")
         operation["operationId"] = described.id
         with_key = bool(operation.get("security"))
         if with_key:
@@ -90,6 +90,15 @@ def document_of(app: FastAPI, catalogue: Topology) -> dict[str, Any]:
     found = whole["components"]["schemas"] | enums.components()
     whole["components"]["schemas"] = dict(sorted(found.items()))
     return whole
+
+
+def _described(name: str) -> Operation:
+    try:
+        return OPERATIONS[name]
+    except KeyError:
+        raise KeyError(
+            f"{name}: what it answers has to stand in OPERATIONS of a module of api.openapi"
+        ) from None
 
 
 def _models() -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,6 +99,24 @@ def test_docs_and_metrics_follow_their_switches() -> None:
     closed = {path for _, path in routes(application())}
     assert not closed & DOCS
     assert {path for _, path in routes(application(docs=True))} >= DOCS
+
+
+@pytest.mark.anyio
+async def test_the_document_is_made_once_for_all_who_ask_and_found_from_its_page() -> None:
+    app = application(docs=True)
+    make, made = app.openapi, []
+
+    def counted() -> dict[str, Any]:
+        made.append(1)
+        return make()
+
+    app.openapi = counted  # type: ignore[method-assign]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        answers = await asyncio.gather(*(client.get("/openapi.json") for _ in range(5)))
+        page = await client.get("/docs")
+    assert len(made) == 1
+    assert {answer.content for answer in answers} == {json.dumps(make(), separators=(",", ":")).encode()}
+    assert "url: 'openapi.json'" in page.text  # below whatever path a proxy adds
 
 
 @pytest.mark.anyio
