@@ -17,11 +17,11 @@ from tests.support.stack import Stack
 from tests.support.steady import Sent, Steady, percentile
 from tests.support.waiting import eventually
 
-OUTAGE_S = float(os.environ.get("REDRIVE_TEST_OUTAGE_S", "4"))
+OUTAGE_S = float(os.environ.get("REDRIVE_TEST_OUTAGE_S", "3"))
 PER_S = 20
 AROUND_S = 1.5
-# A submission that waited for the broker would take as long as the outage.
-SLOWER, SLACK_S = 10, 2.0
+# That none waits for the broker is seen while it is away; this is for the half of them.
+SLOWER, SLACK_S = 10, 1.0
 
 
 @pytest.mark.timeout(600)
@@ -38,8 +38,10 @@ def test_while_the_broker_is_away_submissions_are_answered_as_before_and_publish
         load.phase = "away"
         broker.refuse()
         come(load, OUTAGE_S)
-        waiting = outbox(stack)
-        assert readiness(stack)[1]["broker"] == "away"
+        begun = load.number
+        eventually(lambda: load.is_answered(begun), 60, "all are answered while the broker is away")
+        eventually(lambda: readiness(stack)[1]["broker"] == "away", 10, "it is away")
+        assert outbox(stack) >= OUTAGE_S * PER_S, "what was accepted meanwhile waits"
         load.phase = "back"
         broker.resume()
         come(load, AROUND_S)
@@ -47,14 +49,13 @@ def test_while_the_broker_is_away_submissions_are_answered_as_before_and_publish
     sent = load.sent
     assert {each.status for each in sent} == {202}
     published = orders(stack)
-    assert waiting >= OUTAGE_S * PER_S / 2, "what was accepted meanwhile waited"
     assert sorted(set(published)) == [f"k{each.number:06}" for each in sent]
     oldest_first(sent, published)
+    tell(sent)
     before, away = (
-        percentile([each.latency_s for each in sent if each.phase == phase], 0.95)
+        percentile([each.latency_s for each in sent if each.phase == phase], 0.5)
         for phase in ("before", "away")
     )
-    tell(sent)
     assert away < SLACK_S + SLOWER * before
 
 

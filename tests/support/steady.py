@@ -57,6 +57,10 @@ class Steady:
         """How many were begun."""
         return len(self._sent)
 
+    def is_answered(self, count: int) -> bool:
+        """Whether the first so many are."""
+        return all(future.done() for future in self._sent[:count])
+
     @property
     def sent(self) -> list[Sent]:
         """Each request, once `running` is over. Raises what any raised."""
