@@ -52,6 +52,16 @@ SELECT id, type, queue, state, generation, attempt, retries, retry_arguments, re
        CASE WHEN origin = 'api' THEN payload END AS payload
 FROM over
 """
+# It may have other arguments than were submitted: of a `Task.retry` before, or of an edit.
+_REPLAYED = """
+SELECT DISTINCT ON (j.id) j.id, coalesce(e.body, l.body) AS body
+FROM unnest($1::text[], $2::integer[]) AS j (id, generation)
+JOIN redrive.dead_letters AS l ON l.job_id = j.id
+JOIN redrive.replay_items AS i ON i.letter_id = l.id AND i.generation = j.generation
+LEFT JOIN redrive.replayed_edits AS s ON s.token = i.token
+LEFT JOIN redrive.letter_edits AS e ON e.id = s.edit_id
+ORDER BY j.id, i.token
+"""
 _SEND = """
 INSERT INTO redrive.outbox (job_id, queue, properties, body, token)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bytea[], $5::text[])
@@ -60,7 +70,8 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bytea[], $5::text[
 
 @dataclass(frozen=True)
 class LostJob:
-    """What its row says now. `payload` is JSON, for jobs that were accepted over HTTP."""
+    """What its row says now. `payload` is JSON, for jobs that were accepted over HTTP; `replayed` the body
+    that a replay sent as this generation."""
 
     id: str
     type: str
@@ -72,6 +83,7 @@ class LostJob:
     retry_arguments: bytes | None
     retry_options: bytes | None
     payload: bytes | None
+    replayed: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +119,7 @@ async def give_up(
     with refusals("look for lost jobs"):
         async with connection.transaction():
             rows = await connection.fetch(_GIVE_UP, crash_bound, silent_s, BATCH, timeout=TIMEOUT_S)
-            jobs = [LostJob(**dict(row)) for row in rows]
+            jobs = await _with_replays(connection, [LostJob(**dict(row)) for row in rows])
             if jobs and await has_table(connection, "job_options", timeout_s=TIMEOUT_S):
                 asked = await job_options.read(connection, [job.id for job in jobs])
                 jobs = [
@@ -127,3 +139,13 @@ async def give_up(
                     timeout=TIMEOUT_S,
                 )
             return [(job, new is not None) for job, new in made]
+
+
+async def _with_replays(connection: asyncpg.Connection, jobs: list[LostJob]) -> list[LostJob]:
+    later = [job for job in jobs if job.generation > 1]
+    if not later:
+        return jobs
+    ids, generations = [job.id for job in later], [job.generation for job in later]
+    rows = await connection.fetch(_REPLAYED, ids, generations, timeout=TIMEOUT_S)
+    bodies = {row["id"]: row["body"] for row in rows}
+    return [replace(job, replayed=bodies.get(job.id)) for job in jobs]

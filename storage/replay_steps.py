@@ -66,9 +66,9 @@ doubtful AS (
 _LOCK_JOBS = "SELECT id, state FROM redrive.jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE"
 _NEW_GENERATION = """
 UPDATE redrive.jobs j
-SET state = 'QUEUED', queue = a.target, generation = j.generation + 1, attempt = 1, crashes = 0,
-    reason = NULL, error = NULL, letter_id = NULL, progress = NULL, result = NULL, started_at = NULL,
-    finished_at = NULL, queued_at = now()
+SET state = 'QUEUED', queue = a.target, generation = j.generation + 1, attempt = 1, crashes = 0, retries = 0,
+    retry_arguments = NULL, reason = NULL, error = NULL, letter_id = NULL, progress = NULL, result = NULL,
+    started_at = NULL, finished_at = NULL, queued_at = now()
 FROM unnest($1::text[], $2::text[]) AS a (id, target) WHERE j.id = a.id
 RETURNING j.id, j.generation
 """

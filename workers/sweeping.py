@@ -38,15 +38,29 @@ def message_again(job: LostJob, topology: Topology) -> NewMessage | None:
         topology.queue(queue)
         attempt, token = Attempt(job.generation, job.attempt), str(uuid4())
         message = task_message(job.id, job.type, json.loads(job.payload), attempt=attempt, token=token)
-        if job.retries or job.retry_arguments or options:
+        arguments = job.retry_arguments or _arguments(job)
+        if job.retries or arguments or options:
             message = republish.retried(
                 message.properties, message.body, protocol=2, attempt=attempt, token=token, due_ms=None,
-                retries=job.retries, arguments=job.retry_arguments, options=options,
+                retries=job.retries, arguments=arguments, options=options,
             )  # fmt: skip
-    except (UnknownQueueError, ValueError) as error:
+    except (UnknownQueueError, ValueError, RecursionError) as error:
         logger.error("cannot be sent again: %s", error, extra={"action": "lost_unsendable", "job_id": job.id})
         return None
     return NewMessage(queue, message.properties, message.body, token)
+
+
+def _arguments(job: LostJob) -> bytes | None:
+    """Those of its replay, which may be others than its payload.
+
+    Raises:
+        ValueError: they are not in the form of a message made here (JSON, protocol 2, not compressed).
+    """
+    if job.replayed is not None:
+        parts = json.loads(job.replayed)
+        if not isinstance(parts, list) or len(parts) != 3:
+            raise ValueError("its replay sent a body that is no [args, kwargs, embed]")
+    return job.replayed
 
 
 async def sweep(connection: Connection, topology: Topology, *, lease_s: float, crash_bound: int) -> None:

@@ -10,15 +10,18 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from storage import claims
+from storage import claims, replay_steps, replays
 from storage.claims import Claim, Completion, StatementError
 from storage.job_actions import Who, cancel
 from storage.lost_jobs import LostJob, NewMessage, give_up
-from tests.support.claimed import a_claim, insert, row, running
+from storage.replay_picks import Plan
+from storage.replays import Asked
+from tests.support import letter_rows
+from tests.support.claimed import a_claim, insert, row, running, take
 from tests.support.databases import Database
 from topology.headers import ATTEMPT, PUBLISH
 from topology.spec import Topology, WorkQueue
-from topology.wire import split
+from topology.wire import properties, split
 from workers.sweeping import message_again
 
 pytestmark = pytest.mark.anyio
@@ -120,6 +123,49 @@ async def test_a_job_whose_payload_is_known_is_sent_again_as_the_attempt_that_wa
     assert properties.get_header(ATTEMPT) == "1.2"
     assert properties.get_header(PUBLISH) == sent["token"]
     assert (properties.get_header("retries"), properties.priority) == (4, 3)
+
+
+@pytest.mark.parametrize("edited", [None, b'[[], {"x": 5}, {}]'])
+@pytest.mark.parametrize("crashed", [False, True])
+async def test_a_replayed_job_is_sent_again_with_what_its_replay_sent(
+    connection: asyncpg.Connection, database: Database, edited: bytes | None, crashed: bool
+) -> None:
+    """Its payload is what was submitted first: before `Task.retry` or an operator changed it."""
+    held = await running(connection)
+    dead = Completion(held, "dead", reason="exhausted")
+    await claims.complete(connection, [dead], crash_bound=3)
+    letter_rows.prepare(database)
+    letter_rows.store_as(database, properties().encode(), b'[[7], {"x": 2}, {}]')
+    await connection.execute("update redrive.dead_letters set job_id = $1, target = 'work'", held.job_id)
+    await connection.execute("update redrive.jobs set letter_id = 1, retries = 4, retry_arguments = '[]'")
+    if edited is not None:
+        await connection.execute(
+            "insert into redrive.letter_edits (letter_id, message_id, properties, body)"
+            " values (1, 'm', '', $1)",
+            edited,
+        )
+    async with asyncpg.create_pool(database.url, min_size=1, max_size=2) as pool:
+        made = await replays.create(pool, [1], Asked("me"))
+        step = await replay_steps.stage(pool, Plan(made.id, None), limit=1)
+        await replay_steps.published(pool, [item.token for item in step.outgoing])
+
+    again = a_claim(held.job_id, 2, 1)
+    assert await take(connection, again)
+    if crashed:
+        await claims.complete(connection, [Completion(again, "crashed", reason="memory")], crash_bound=3)
+        again = a_claim(held.job_id, 2, 2)
+        assert await take(connection, again)
+    await silent(connection, again, SILENT_S + 5, payload=b'{"x": 1}')
+    assert await look(connection) == [(held.job_id, "RETRYING", 2 + crashed, True)]
+    (sent,) = await connection.fetch("select * from redrive.outbox")
+    assert sent["body"] == (edited or b'[[7], {"x": 2}, {}]')
+    assert split(sent["properties"]).get_header("retries") == 0
+
+
+@pytest.mark.parametrize("replayed", [b"\x1f\x8b", b'{"task": "t"}', b"[" * 100_000])
+def test_a_replay_whose_arguments_cannot_be_read_is_not_made_up_from_the_payload(replayed: bytes) -> None:
+    job = LostJob("j", "t", "work", "QUEUED", 2, 1, 0, None, None, b'{"x": 1}', replayed)
+    assert message_again(job, TOPOLOGY) is None
 
 
 async def test_a_first_attempt_is_sent_again_with_its_payload(connection: asyncpg.Connection) -> None:

@@ -59,6 +59,9 @@ def test_a_replayed_job_is_a_new_generation_and_otherwise_the_message_it_was(gra
     sent = split(message.properties).with_header("retries", 3).with_header("CC", ["elsewhere"])
     sent = sent.with_header("expires", "2999-01-01T00:00:00+00:00")
     sent = sent.with_header("odd", 0.1).with_header("redrive-due", 5)
+    graveyard.database.execute(
+        "update redrive.jobs set crashes = 2, retries = 3, retry_arguments = '[[7], {}, {}]'"
+    )
     graveyard.bury("orders", Message(sent.encode(), message.body))
     (letter,) = graveyard.until_stored(1)
     stored = split(bytes(letter["properties"]))
@@ -88,6 +91,7 @@ def test_a_replayed_job_is_a_new_generation_and_otherwise_the_message_it_was(gra
         assert getattr(got, name) == getattr(stored, name)
     row = graveyard.job_row("job-1")
     assert (row["state"], row["generation"], row["attempt"], row["letter_id"]) == ("QUEUED", 2, 1, None)
+    assert (row["crashes"], row["retries"], row["retry_arguments"]) == (0, 0, None), "bounds begin anew"
 
 
 def keys(headers: tuple[HeaderEntry, ...] | None) -> set[bytes]:
