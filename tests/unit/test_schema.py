@@ -11,10 +11,12 @@ from storage.errors import MigrationError
 from storage.migrate import Migration, migrations
 from storage.schema import WORKS_FROM, Schema, check_schema
 
-# A CHECK is dropped to put a wider one in its place; without a NOT NULL more fits; an index is no more than
-# speed, as long as no statement's ON CONFLICT goes by it.
+# A CHECK is dropped to put a wider one in its place; without a NOT NULL or a foreign key more fits (what its
+# CASCADE did is a trigger's to do); an index is no more than speed, as long as no statement's ON CONFLICT
+# goes by it.
 TAKES_AWAY = re.compile(
-    r"\bDROP\s+(?!TRIGGER|FUNCTION|INDEX|NOT\s+NULL|CONSTRAINT\s+(\w+_check),\s+ADD\s+CONSTRAINT\s+\1\b)|\bRENAME\b|\bSET\s+NOT\s+NULL\b|\bTYPE\s+\w+\s+USING\b|\bTRUNCATE\b"
+    r"\bDROP\s+(?!TRIGGER|FUNCTION|INDEX|NOT\s+NULL|CONSTRAINT\s+\w+_fkey\b|CONSTRAINT\s+(\w+_check),\s+ADD\s+CONSTRAINT\s+\1\b)|\bRENAME\b|\bSET\s+NOT\s+NULL\b|\bTYPE\s+\w+\s+USING\b"
+    r"|(?<!AFTER )\bTRUNCATE\b"
     r"|\bADD\s+COLUMN\s+(?![^,;]*\bDEFAULT\b)[^,;]*\bNOT\s+NULL\b",
     re.IGNORECASE,
 )
