@@ -16,6 +16,7 @@ from api.openapi import (
     alerts,
     audit,
     callbacks,
+    ended,
     enums,
     groups,
     health,
@@ -85,6 +86,7 @@ def document_of(app: FastAPI, catalogue: Topology) -> dict[str, Any]:
         operation["responses"] = {
             str(answer.status): answer.shown(with_key=with_key) for answer in described.answers
         } | problems.responses((*_of_its_form(described, operation), *described.problems))
+    made["paths"]["/jobs"]["post"]["callbacks"] = ended.CALLBACKS
     _add_payloads(schemas, catalogue)
     whole: dict[str, Any] = enums.with_names(made)
     found = whole["components"]["schemas"] | enums.components()
@@ -104,7 +106,7 @@ def _described(name: str) -> Operation:
 def _models() -> dict[str, Any]:
     answers = (answer for operation in OPERATIONS.values() for answer in operation.answers)
     shown = (model for answer in answers for body in answer.bodies for model in body.models)
-    return components((problems.Problem, *shown))
+    return components((problems.Problem, ended.JobEnded, *shown))
 
 
 def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

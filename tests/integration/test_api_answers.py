@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -133,6 +134,8 @@ def test_each_good_answer_is_given_and_is_what_the_document_shows(running: Stack
     of_events = content[1]["responses"]["200"]["content"]["text/event-stream"]["x-events"]
     for name, data in events.found:
         assert documented.faults(of_events[name], data) == [], name
+    for told in hook.taken:
+        assert documented.faults({"$ref": "#/components/schemas/JobEnded"}, json.loads(told.body)) == []
     assert sorted(shown(documented) - found.answers) == [], "never seen"
 
 

@@ -117,6 +117,12 @@ def test_each_example_is_what_its_schema_says(document: Document) -> None:
             assert document.faults(content["schema"], content["example"]) == [], name
 
 
+def test_what_a_receiver_is_told_is_shown_beside_the_submission(document: Document) -> None:
+    (told,) = document.whole["paths"]["/jobs"]["post"]["callbacks"]["job.ended"].values()
+    content = told["post"]["requestBody"]["content"]["application/json"]
+    assert document.faults(content["schema"], content["example"]) == []
+
+
 def test_the_examples_tell_one_story(document: Document) -> None:
     ids = {value for value in vars(story).values() if isinstance(value, str)}
     told = json.dumps([examples(content) for _, _, content in contents(document)])
