@@ -15,7 +15,8 @@ LeftOut: TypeAlias = SkipJsonSchema[None]
 Time = datetime
 Uuid = Annotated[str, Field(json_schema_extra={"format": "uuid"})]
 Count = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0)]
+# Between two clocks: a moment may be below zero.
+Seconds = float
 Fingerprint = Annotated[str, Field(description="of a group: 32 hexadecimal digits")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 NextCursor = Annotated[str | None, Field(description="to be given as `cursor`; null on the last page")]

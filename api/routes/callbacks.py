@@ -65,7 +65,7 @@ async def show(callback_id: CallbackId, runtime: Context) -> Response:
 
 
 @router.post(
-    "/callbacks/{callback_id}/retry", status_code=202, summary="Send it again now", openapi_extra=WHY
+    "/callbacks/{callback_id}/retry", status_code=202, summary="Send a callback again now", openapi_extra=WHY
 )
 async def retry(callback_id: CallbackId, request: Request, runtime: Context, principal: Operator) -> Response:
     """Whatever became of it: under the same id, with all its tries before it. Answers with the callback."""

@@ -97,7 +97,9 @@ async def show(
     return await asyncio.to_thread(_details, found, example)
 
 
-@router.post("/groups/{fingerprint}/notes", status_code=201, summary="Add a note", openapi_extra=NOTE)
+@router.post(
+    "/groups/{fingerprint}/notes", status_code=201, summary="Add a note to a group", openapi_extra=NOTE
+)
 async def add_note(fingerprint: str, request: Request, runtime: Context, principal: Operator) -> Response:
     """Kept with the key's name and the time. Answers with the group."""
     said = await read_json(request, runtime.config.api.body_limit, _why)
@@ -111,19 +113,23 @@ async def add_note(fingerprint: str, request: Request, runtime: Context, princip
     return answer
 
 
-@router.post("/groups/{fingerprint}/resolve", summary="It is mended", openapi_extra=RESOLVE)
+@router.post("/groups/{fingerprint}/resolve", summary="Resolve a group: it is mended", openapi_extra=RESOLVE)
 async def resolve(fingerprint: str, request: Request, runtime: Context, principal: Operator) -> Response:
     """The next letter reopens the group, and alerts. Its letters stay as they are."""
     return await _decided(fingerprint, "resolve", request, runtime, principal)
 
 
-@router.post("/groups/{fingerprint}/ignore", summary="Nobody wants to hear of it", openapi_extra=IGNORE)
+@router.post(
+    "/groups/{fingerprint}/ignore", summary="Ignore a group: it does not alert", openapi_extra=IGNORE
+)
 async def ignore(fingerprint: str, request: Request, runtime: Context, principal: Operator) -> Response:
     """Its letters are stored and counted, and never alert: until a time, or for good."""
     return await _decided(fingerprint, "ignore", request, runtime, principal)
 
 
-@router.post("/groups/{fingerprint}/reopen", summary="Undo resolve or ignore", openapi_extra=REOPEN)
+@router.post(
+    "/groups/{fingerprint}/reopen", summary="Reopen a resolved or ignored group", openapi_extra=REOPEN
+)
 async def reopen(fingerprint: str, request: Request, runtime: Context, principal: Operator) -> Response:
     return await _decided(fingerprint, "reopen", request, runtime, principal)
 

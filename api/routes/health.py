@@ -14,13 +14,13 @@ from topology.prometheus.text import CONTENT_TYPE
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", summary="The process answers")
+@router.get("/healthz", summary="Is the process alive?")
 async def alive() -> Response:
     """Nothing else is asked: a database or broker that is away is no reason to restart this process."""
     return JsonResponse({"status": "alive"})
 
 
-@router.get("/readyz", summary="Jobs can be accepted")
+@router.get("/readyz", summary="Can jobs be accepted?")
 async def ready(runtime: Context) -> Response:
     """503 without database or schema, or while the outbox is full.
 

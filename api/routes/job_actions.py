@@ -37,7 +37,7 @@ CANCEL = body_schema(JobWhy, {"note": "the customer withdrew the order"})
 RETRY = body_schema(JobWhy, {"note": "the provider is back"})
 
 
-@router.post("/jobs/{job_id}/cancel", summary="It is not to run, or to stop", openapi_extra=CANCEL)
+@router.post("/jobs/{job_id}/cancel", summary="Cancel a job, or ask it to stop", openapi_extra=CANCEL)
 async def cancel(job_id: JobId, request: Request, runtime: Context, principal: Canceller) -> Response:
     """A job that waits is CANCELLED at once: 200 with the job. One that runs is asked to stop: 202.
 

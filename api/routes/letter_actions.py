@@ -70,7 +70,7 @@ RESTORE = body_schema(LetterWhy, {"note": "needed after all"})
 WITHDRAW = body_schema(LetterWhy, {"note": "it was right as it came"})
 
 
-@router.post("/dead-letters/{letter_id}/discard", summary="It is not to be sent again", openapi_extra=DISCARD)
+@router.post("/dead-letters/{letter_id}/discard", summary="Discard a dead letter", openapi_extra=DISCARD)
 async def discard(letter_id: Id, request: Request, runtime: Context, principal: Operator) -> Response:
     """Its bytes are kept; its job stays DEAD. Answers with the letter.
 
@@ -80,7 +80,7 @@ async def discard(letter_id: Id, request: Request, runtime: Context, principal: 
     return await _decided(discards.DISCARD, letter_id, asked.note, runtime, principal)
 
 
-@router.post("/dead-letters/{letter_id}/restore", summary="Undo its discard", openapi_extra=RESTORE)
+@router.post("/dead-letters/{letter_id}/restore", summary="Restore a discarded letter", openapi_extra=RESTORE)
 async def restore(letter_id: Id, request: Request, runtime: Context, principal: Operator) -> Response:
     """It is what it was before. Answers with the letter. 409 when it is not discarded."""
     asked = await read_json(request, runtime.config.api.body_limit, _note)
@@ -98,7 +98,9 @@ async def _decided(
     return await _shown(letter_id, runtime)
 
 
-@router.post("/dead-letters/{letter_id}/edit", summary="Change what a replay sends", openapi_extra=CHANGE)
+@router.post(
+    "/dead-letters/{letter_id}/edit", summary="Edit what a replay of a letter sends", openapi_extra=CHANGE
+)
 async def edit(letter_id: Id, request: Request, runtime: Context, principal: Operator) -> Response:
     """The letter is kept as it came; the edit has a message id of its own, the same job, and is checked.
 
@@ -121,7 +123,9 @@ async def edit(letter_id: Id, request: Request, runtime: Context, principal: Ope
     return await _shown(letter_id, runtime)
 
 
-@router.post("/dead-letters/{letter_id}/withdraw", summary="Undo its edit", openapi_extra=WITHDRAW)
+@router.post(
+    "/dead-letters/{letter_id}/withdraw", summary="Withdraw the edit of a letter", openapi_extra=WITHDRAW
+)
 async def withdraw(letter_id: Id, request: Request, runtime: Context, principal: Operator) -> Response:
     """A replay sends it as it came again. Answers with the letter. 409 when no edit is in force."""
     asked = await read_json(request, runtime.config.api.body_limit, _note)

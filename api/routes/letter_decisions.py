@@ -62,7 +62,7 @@ DISCARD_BODY = body_schema(
 RESTORE_BODY = body_schema(SeveralLetters, {"letter_ids": [17, 18], "note": "needed after all"})
 
 
-@router.post("/dead-letters/discard", summary="Several are not to be sent again", openapi_extra=DISCARD_BODY)
+@router.post("/dead-letters/discard", summary="Discard several dead letters", openapi_extra=DISCARD_BODY)
 async def discard(request: Request, runtime: Context, principal: Operator) -> Response:
     """Of ids all or none; of a filter those that allow it, 1,000 in a transaction. Answers with how many.
 
@@ -73,7 +73,7 @@ async def discard(request: Request, runtime: Context, principal: Operator) -> Re
     return await _decided(DISCARD, asked, runtime, principal)
 
 
-@router.post("/dead-letters/restore", summary="Undo several discards", openapi_extra=RESTORE_BODY)
+@router.post("/dead-letters/restore", summary="Restore several discarded letters", openapi_extra=RESTORE_BODY)
 async def restore(request: Request, runtime: Context, principal: Operator) -> Response:
     """Each is what it was before. Otherwise as `POST /dead-letters/discard`."""
     asked = await read_json(request, runtime.config.api.body_limit, _several)

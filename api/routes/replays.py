@@ -161,19 +161,19 @@ async def show(
     return JsonResponse(answer)
 
 
-@router.post("/replays/{replay_id}/pause", summary="Send no further letter", openapi_extra=WHY)
+@router.post("/replays/{replay_id}/pause", summary="Pause a replay", openapi_extra=WHY)
 async def pause(replay_id: str, request: Request, runtime: Context, principal: Operator) -> Response:
     """What is on its way, two batches at most, still arrives. 409 when it is not running."""
     return await _act(replay_id, "pause", request, runtime, principal)
 
 
-@router.post("/replays/{replay_id}/resume", summary="Go on with a paused replay", openapi_extra=WHY)
+@router.post("/replays/{replay_id}/resume", summary="Resume a paused replay", openapi_extra=WHY)
 async def resume(replay_id: str, request: Request, runtime: Context, principal: Operator) -> Response:
     """A canary that paused it is over then, and its breaker counts from here. 409 when it is not paused."""
     return await _act(replay_id, "resume", request, runtime, principal)
 
 
-@router.post("/replays/{replay_id}/cancel", summary="End it for good", openapi_extra=WHY)
+@router.post("/replays/{replay_id}/cancel", summary="Cancel a replay for good", openapi_extra=WHY)
 async def cancel(replay_id: str, request: Request, runtime: Context, principal: Operator) -> Response:
     """Letters not sent yet are open again. What is on its way still arrives. 409 when it is over already."""
     return await _act(replay_id, "cancel", request, runtime, principal)

@@ -148,6 +148,8 @@ def test_operations_keep_their_names_and_say_what_they_need(document: Document) 
         assert set(operation["tags"]) <= tags, name
         for parameter in operation.get("parameters", ()):
             assert parameter.get("description"), (name, parameter["name"])
+    summaries = Counter(operation["summary"] for _, operation in operations(document))
+    assert [summary for summary, times in summaries.items() if times > 1] == []
     assert {tag for _, operation in operations(document) for tag in operation["tags"]} == tags
     assert "servers" not in document.whole
 
