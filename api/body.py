@@ -20,6 +20,8 @@ from api.problems import FieldError, Problem, field_errors
 INLINE_BYTES = 32_768
 BUSY = {"Retry-After": "2"}
 CLOSE = {"Connection": "close"}
+# For the record alone: nobody hears it.
+CUT_OFF = (400, "cut-off")
 
 Read = TypeVar("Read")
 Model = TypeVar("Model", bound=BaseModel)
@@ -103,6 +105,8 @@ async def _read(request: Request, limit: int) -> bytes:
                         503, "too-many-bodies", "too much is being read; try again", headers=BUSY | CLOSE
                     )
                 text += chunk
+    except ClientDisconnect:
+        raise Problem(*CUT_OFF, "the client went away before its body was whole") from None
     except TimeoutError:
         fault = FieldError("body", f"did not come within {seconds:g} s")
         raise Problem(408, "too-slow", f"the body {fault.message}", [fault], CLOSE) from None

@@ -27,6 +27,8 @@ from storage.outbox import Unsent
 from storage.pool import AnyConnection
 
 RETRY_AFTER_S = 5
+# Between two looks at whether a client still waits.
+GONE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,10 @@ async def read_job(runtime: Runtime, job_id: str) -> JobReading:
         return found or JobReading(await find_job(db, job_id), ())
 
 
-async def read_once_ended(runtime: Runtime, watch: JobWatch, job_id: str, wait_s: float) -> JobReading:
+async def read_once_ended(runtime: Runtime, request: Request, job_id: str, wait_s: float) -> JobReading:
     """The job once it has ended, or as it is after `wait_s` seconds or when the server stops.
+
+    Also once the client has gone, so that its place is free.
 
     Raises:
         Problem: 404; 503 when too many wait.
@@ -114,14 +118,19 @@ async def read_once_ended(runtime: Runtime, watch: JobWatch, job_id: str, wait_s
     found = await read_job(runtime, job_id)
     if found.job.state in FINAL:
         return found
+    watch = watch_of(request)
     require_room(watch)
     loop = asyncio.get_running_loop()
     ends = loop.time() + wait_s
     with watch.watching(job_id) as watcher:
         while True:
             watcher.seen = found.job.mark
-            told = await watcher.changed(max(ends - loop.time(), 0.0))
-            over = not told or watch.stopping.is_set()
+            left_s = max(ends - loop.time(), 0.0)
+            if not await watcher.changed(min(left_s, GONE_S)) and left_s > GONE_S:
+                if await request.is_disconnected():
+                    return found
+                continue
+            over = loop.time() >= ends or watch.stopping.is_set()
             try:
                 found = await read_job(runtime, job_id)
             except DatabaseAwayError:

@@ -13,8 +13,9 @@ from topology.delivery_fields import LONGEST_DELAY_S
 from topology.spec import WorkQueue
 
 NAMES = ("delay_s", "not_before", "expires", "priority")
-# RFC 3339, with a zone: a time without one means another moment to each reader.
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)")
+# RFC 3339, with a zone: a time without one means another moment to each reader. Nanoseconds, as Go and Java
+# write them, are cut off.
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,30})?([Zz]|[+-]\d\d:\d\d)")
 # Of a quorum queue: from 5 on a message goes before the others, from RabbitMQ 4.0.
 QUORUM_PRIORITY = 9
 

@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from storage.group_list import CursorError
+from storage.times import in_utc
 
 
 def cursor_of(created_at: datetime, id_: str) -> str:
     """After this one."""
-    return f"{created_at.astimezone(UTC).isoformat()}~{id_}"
+    return f"{in_utc(created_at).isoformat()}~{id_}"
 
 
 def position(cursor: str, what: str) -> tuple[datetime, UUID]:

@@ -13,14 +13,23 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 TIME_FORMS = "ISO 8601, in UTC unless it says another zone, or an age such as 90s, 15m, 2h, 3d, 1w"
 
 
+def in_utc(at: datetime) -> datetime:
+    """The same moment in UTC.
+
+    asyncpg stores the first and the last moment of `datetime` as Postgres's infinities, and reads these
+    without a zone (0.32).
+    """
+    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+
+
 def shown_time(at: datetime | None) -> str | None:
     """RFC 3339 in UTC, such as `2026-01-31T12:00:00.250000+00:00`."""
-    return None if at is None else at.astimezone(UTC).isoformat()
+    return None if at is None else in_utc(at).isoformat()
 
 
 def microseconds(at: datetime) -> int:
     """Since 1970, exactly."""
-    return (at - _EPOCH) // _MICROSECOND
+    return (in_utc(at) - _EPOCH) // _MICROSECOND
 
 
 def from_microseconds(count: int) -> datetime:
@@ -46,7 +55,7 @@ def read_time(text: str, now: datetime) -> datetime:
             raise ValueError(f"{text!r} is too long ago") from None
     try:
         at = datetime.fromisoformat(text)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+        return in_utc(at)
     except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is not a time: {TIME_FORMS}") from None
 

@@ -12,7 +12,7 @@ from api.auth import Context, Reader, Submitter, may_submit, runtime_at
 from api.body import read_json
 from api.callback import CALLBACK_SCHEMA
 from api.holding import hold
-from api.job_reading import answer, answer_of, find_job, read_job, read_once_ended, watch_of
+from api.job_reading import answer, answer_of, find_job, read_job, read_once_ended
 from api.job_view import accepted_view
 from api.job_watch import MAX_WAITING
 from api.json_text import JsonResponse
@@ -136,7 +136,7 @@ async def show(
     """
     if wait:
         hold(request, "waiting requests", MAX_WAITING // 4)
-        found = await read_once_ended(runtime, watch_of(request), job_id, wait)
+        found = await read_once_ended(runtime, request, job_id, wait)
     else:
         found = await read_job(runtime, job_id)
     return await answer(found)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import select
 import socket
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -177,6 +179,32 @@ def test_a_refusal_does_not_repeat_what_was_sent(running: Stack) -> None:
         assert len(answer.content) < 2_000
 
 
+def test_the_first_and_the_last_moment_are_times_like_others(running: Stack) -> None:
+    first, last = "0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59.999999+00:00"
+    body = {"type": "payments.charge_order", "payload": CHARGE, "idempotency_key": "k", "expires": first}
+    assert running.job(running.http.post("/jobs", json=body).json()["id"])["expires"] == first
+    letter_rows.prepare(running.database)
+    letter_rows.store(running.database, 4)
+    # As the driver stores them, from an import for instance.
+    running.database.execute(
+        "update redrive.dead_letters set dead_at = case id % 2 when 0 then $1::timestamptz else $2 end",
+        datetime.min.replace(tzinfo=UTC),
+        datetime.max.replace(tzinfo=UTC),
+    )
+    seen: list[str] = []
+    page: dict[str, Any] = {"next_cursor": None}
+    while not seen or page["next_cursor"]:
+        query: dict[str, Any] = {"since": first, "limit": 1}
+        query |= {"cursor": page["next_cursor"]} if seen else {}
+        page = running.http.get("/dead-letters", params=query).raise_for_status().json()
+        seen += [letter["dead_at"] for letter in page["letters"]]
+    assert seen == [last, last, first, first]
+    insert = "insert into redrive.groups (fingerprint, queue, reason) values ($1, 'q', 'exception')"
+    running.database.execute(insert, "ab" * 16)
+    ignored = running.http.post("/groups/abab/ignore", json={"note": "n", "until": last})
+    assert ignored.json()["ignored_until"] == last
+
+
 def test_bodies_of_more_values_than_are_taken_cost_little_memory(running: Stack) -> None:
     (process,) = _api(running)
     running.http.post("/jobs/batch", json={"jobs": []})
@@ -260,6 +288,39 @@ def test_decisions_on_many_letters_keep_no_submission_waiting(running: Stack) ->
     assert Counter(answer.status_code for answer in answers).keys() <= {200, 503}
     assert [answer for answer in answers if answer.status_code == 200]
     assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 503)
+
+
+def test_whoever_stops_waiting_for_a_job_makes_room(running: Stack) -> None:
+    job = running.submit("payments.charge_order", CHARGE, "k")
+
+    def asked() -> int:
+        return running.http.get(f"/jobs/{job}", params={"wait": 0.1}).status_code
+
+    with ExitStack() as stack:
+        made = [
+            stack.enter_context(closing(raw(running, f"GET /jobs/{job}?wait=60 HTTP/1.1", b"\r\n")))
+            for _ in range(126)
+        ]
+        answered, _, _ = select.select(made, [], [], 40)
+        assert [each.recv(200)[:12] for each in answered] == [b"HTTP/1.1 429"]
+    # Less than the time that they asked for.
+    eventually(lambda: asked() == 200, 40, "those who have gone are not counted")
+
+
+def test_a_client_that_goes_away_before_its_body_is_whole_is_no_defect(running: Stack) -> None:
+    (process,) = _api(running)
+    for path in ("/jobs", "/jobs/batch", "/alerts/snooze"):
+        head = f"POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1000"
+        raw(running, head, b"\r\n{").close()
+
+    def on_record() -> bool:
+        query = {"operation": "POST /alerts/snooze", "limit": "1"}
+        entries = running.http.get("/audit", params=query).json()["entries"]
+        return [entry["status"] for entry in entries] == [400]
+
+    eventually(on_record, 30, "it is on record")
+    assert running.http.get("/healthz").status_code == 200
+    assert "Traceback" not in process.log
 
 
 @pytest.mark.parametrize("path", ["/stream", "/jobs/{job}/events"])

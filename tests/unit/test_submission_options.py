@@ -70,7 +70,7 @@ def test_a_priority_is_one_that_the_queue_has() -> None:
 
 
 def test_options_are_read_and_reach_the_message() -> None:
-    asked = read(not_before="2026-01-01t01:00:00+01:00", expires="2026-01-01T02:00:00.5Z", priority=7)
+    asked = read(not_before="2026-01-01t01:00:00+01:00", expires="2026-01-01T02:00:00.500000999Z", priority=7)
     expires = datetime(2026, 1, 1, 2, 0, 0, 500_000, tzinfo=UTC)
     assert asked.options == JobOptions(None, NOW, expires, 7)
     job = new_job(asked, "me")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from storage.times import read_time, shown_time
+from storage.times import from_microseconds, microseconds, read_time, shown_time
 
 
 def test_times_are_shown_in_utc() -> None:
@@ -14,6 +14,15 @@ def test_times_are_shown_in_utc() -> None:
     assert shown_time(at) == "2025-03-01T10:00:00.250000+00:00"
     assert shown_time(datetime(2025, 3, 1, tzinfo=UTC)) == "2025-03-01T00:00:00+00:00"
     assert shown_time(None) is None
+
+
+def test_the_first_and_the_last_moment_are_shown_as_the_driver_reads_them() -> None:
+    first = datetime(1, 1, 1)  # noqa: DTZ001 - as it is read
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001
+    assert shown_time(first) == "0001-01-01T00:00:00+00:00"
+    assert shown_time(last) == "9999-12-31T23:59:59.999999+00:00"
+    for at in (first, last):
+        assert from_microseconds(microseconds(at)) == at.replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
