@@ -11,7 +11,6 @@ from fastapi import FastAPI
 
 from api import doorway, problems
 from api.job_watch import JobWatch
-from api.openapi.document import describe
 from api.routes import (
     alerts,
     audit,
@@ -96,7 +95,10 @@ def create_app(config: Config) -> FastAPI:
         app.include_router(routes.router)
     app.include_router(health.metrics_router(public=config.api.metrics_public))
     doorway.install(app)
-    describe(app, config.topology)
     if config.api.docs:
+        # Its models take a tenth of the start: where nobody may see it, none is made.
+        from api.openapi.document import describe
+
+        describe(app, config.topology)
         app.include_router(docs.docs_router(app))
     return app
