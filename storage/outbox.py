@@ -23,6 +23,8 @@ LISTEN_AGAIN_S = 1.0
 BATCH_BYTES = 16 * 1024 * 1024
 # Where others have locked the first of a queue, so many times a batch are looked through.
 AHEAD = 8
+# A plan that was made while tables were empty reads all of them for a batch, and is kept while they fill.
+BEGIN = "BEGIN; SET LOCAL enable_seqscan = off"
 # SKIP LOCKED: several relays share the outbox. The rows stay locked until the broker has answered, also the
 # few that are over the bytes: those come with the next batch of this relay. Arrays of ids: by a join the
 # whole table was read where the server knew nothing of it.
@@ -52,18 +54,19 @@ places AS (
     due="o.id = ANY (ARRAY(SELECT id FROM places))",
 )
 # The job may already run, since the broker had its message before this: the guard leaves it alone. A job row
-# that is locked now is being claimed; waiting for it could deadlock with the worker's batch. By a join, or
-# by the index of states, all PENDING jobs were read, which after an outage may be a million.
+# that is locked now is being claimed; waiting for it could deadlock with the worker's batch. Each is found by
+# itself, and updated where it was found: by a join, or the index of states, all PENDING jobs were read, which
+# after an outage may be a million.
 CONFIRMED = """
 WITH gone AS (
     DELETE FROM redrive.outbox WHERE id = ANY ($1::bigint[]) RETURNING job_id
 ), waiting AS (
-    SELECT id FROM redrive.jobs
-    WHERE id = ANY (ARRAY(SELECT job_id FROM gone)) AND state || '' = 'PENDING'
-    FOR NO KEY UPDATE SKIP LOCKED
+    SELECT found.place FROM gone CROSS JOIN LATERAL (
+        SELECT ctid AS place FROM redrive.jobs WHERE id = gone.job_id AND state || '' = 'PENDING'
+        FOR NO KEY UPDATE SKIP LOCKED) AS found
 )
 UPDATE redrive.jobs SET state = 'QUEUED', queued_at = now()
-WHERE id = ANY (ARRAY(SELECT id FROM waiting))
+WHERE ctid = ANY (ARRAY(SELECT place FROM waiting))
 """
 REFUSED = """
 UPDATE redrive.outbox
@@ -160,9 +163,8 @@ async def take(
     """
     with translate("relay the outbox"):
         async with pool.acquire(timeout=timeout_s) as connection:
-            transaction = connection.transaction()
             with watched(connection, timeout_s):
-                await transaction.start()
+                await connection.execute(BEGIN)
                 take = TAKE_WITHOUT if without else TAKE
                 rows = await connection.fetch(take, list(without), limit, BATCH_BYTES)
             found = tuple(OutboxRow(*tuple(row)[:-1]) for row in rows)
@@ -172,10 +174,10 @@ async def take(
             except BaseException:
                 # A connection that is gone has rolled back by itself, and the first error is the one to tell.
                 with contextlib.suppress(*DRIVER_ERRORS), watched(connection, timeout_s):
-                    await transaction.rollback()
+                    await connection.execute("ROLLBACK")
                 raise
             with watched(connection, timeout_s):
-                await transaction.commit()
+                await connection.execute("COMMIT")
 
 
 async def tell_relays(db: AnyConnection, teller: str) -> None:

@@ -105,3 +105,20 @@ def jobs_read(plan: dict[str, Any]) -> Iterator[int]:
         yield plan["Actual Rows"] * plan["Actual Loops"] + plan.get("Rows Removed by Filter", 0)
     for part in plan.get("Plans", ()):
         yield from jobs_read(part)
+
+
+@pytest.mark.parametrize("full", [True, False])
+async def test_what_is_confirmed_is_found_by_key_also_by_a_plan_of_an_empty_table(
+    database: Database, pool: Pool, full: bool
+) -> None:
+    if full:
+        fill(database, "q", MANY)
+    async with pool.acquire() as connection:
+        await connection.execute(f"{outbox.BEGIN}; set local plan_cache_mode = force_generic_plan")
+        await connection.execute(f"prepare p as {outbox.CONFIRMED}")
+        lines = await connection.fetch("explain execute p('{1,2,3}')")
+        plan = "\n".join(line[0] for line in lines)
+        await connection.execute("rollback; deallocate p")
+    assert "Scan using jobs_pkey on jobs" in plan, plan
+    assert "Tid Scan on jobs" in plan, plan
+    assert "Seq Scan on jobs" not in plan, plan
