@@ -14,7 +14,7 @@ import pytest
 from dev.thirdparty.client import ThirdPartyClient
 from tests.support.documented import Document, document
 from tests.support.event_stream import Events
-from tests.support.receiver import Receiver, receiver
+from tests.support.receiver import Receiver
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -32,12 +32,6 @@ def running(stack: Stack, third_party: ThirdPartyClient) -> Stack:
     stack.start_worker(concurrency=1)
     stack.start_consumer()
     return stack
-
-
-@pytest.fixture
-def hook() -> Iterator[Receiver]:
-    with receiver() as made:
-        yield made
 
 
 class Seen:
@@ -106,7 +100,6 @@ def charge(key: str, **asked: Any) -> dict[str, Any]:
     return {"type": TYPE, "payload": payload, "idempotency_key": key, **asked}
 
 
-@pytest.mark.timeout(180)
 def test_each_good_answer_is_given_and_is_what_the_document_shows(running: Stack, hook: Receiver) -> None:
     documented, ask, party = document(), Client(running.http), running.third_party
     assert party is not None
