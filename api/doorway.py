@@ -27,7 +27,7 @@ DOCS_POLICY = (
     b" https://cdn.jsdelivr.net; img-src data: https://fastapi.tiangolo.com; connect-src 'self';"
     b" frame-ancestors 'none'"
 )
-DOCS = ("/docs", "/docs/oauth2-redirect")
+DOCS = "/docs"
 # Said over https alone, as RFC 6797 (7.2) has it.
 HSTS = (b"strict-transport-security", b"max-age=31536000")
 
@@ -86,7 +86,7 @@ def _is_framed_twice(scope: Scope) -> bool:
 def _complete(start: Message, here: Visit, scope: Scope) -> None:
     headers = list(start.get("headers", ()))
     there = {name.lower() for name, _ in headers}
-    if scope["path"] in DOCS and b"content-security-policy" not in there:
+    if scope["path"] == DOCS and b"content-security-policy" not in there:
         headers.append((b"content-security-policy", DOCS_POLICY))
         there.add(b"content-security-policy")
     headers += [each for each in HEADERS if each[0] not in there]
