@@ -21,7 +21,10 @@ def number_of_process() -> int:
 
 def purpose() -> Purpose:
     """Of this process's servers: each process of one test run has its own."""
-    return TESTS[number_of_process()]
+    number = number_of_process()
+    if number >= len(TESTS):
+        pytest.exit(f"{len(TESTS)} processes of a test run have servers of their own, no more", returncode=1)
+    return TESTS[number]
 
 
 def acquired_servers(config: pytest.Config) -> Iterator[Servers]:
