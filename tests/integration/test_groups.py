@@ -92,6 +92,9 @@ def test_a_group_is_a_filter_by_what_the_list_shows_of_it(yard: Yard) -> None:
     assert counted["to_send"] == 1
     done = yard.dlq_here("discard", "--group", shown, "--note", "a test", "--json")
     assert json.loads(done.stdout) == {"discarded": 1}
+    (whole,) = {letter["group"] for letter in yard.listed("--group", shown)}
+    audited = yard.database.value("select targets from redrive.audit where operation = 'dlq discard'")
+    assert audited == [whole]
     for none in ("0" * 12, "mails"):
         refused = yard.dlq_here("discard", "--group", none, "--note", "n", "--yes")
         assert (refused.exit_code, "See: dlq groups" in refused.stderr) == (1, True)
