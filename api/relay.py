@@ -63,6 +63,8 @@ class Relay:
         self._batch = settings.relay_batch
         self._database_timeout_s = settings.database_timeout_s
         self._poll_s = settings.relay_poll_s
+        # New messages, those refused before, and one by one, with depths before them.
+        self._idle_s = 6 * settings.publish_timeout_s
         self.name = uuid4().hex
         self._wake = asyncio.Event()
         self._submitted = False
@@ -195,7 +197,9 @@ class Relay:
         self._submitted = False
         await self._backpressure.refresh(connection)
         paused = self._backpressure.paused
-        async with outbox.take(pool, self._batch, paused, timeout_s=self._database_timeout_s) as batch:
+        async with outbox.take(
+            pool, self._batch, paused, timeout_s=self._database_timeout_s, idle_s=self._idle_s
+        ) as batch:
             rows = await self._backpressure.admit(connection, batch.rows)
             undecided = await self._publish(batch, rows, sent)
         if undecided is not None:

@@ -34,10 +34,11 @@ class MigrationError(StorageError):
 
 
 # Class 57 is operator intervention (shutdown, crash, idle session ended), 53 a lack of resources,
-# 08 a lost connection, 25006 a read-only transaction (a standby), 40 a rollback to be tried again.
+# 08 a lost connection, 25006 a read-only transaction (a standby), 25P03 one that idled for too long, 40 a
+# rollback to be tried again.
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _TRANSIENT_CLASSES = ("08", "53", "57", "40")
-_TRANSIENT_CODES = ("25006", "55P03")
+_TRANSIENT_CODES = ("25006", "25P03", "55P03")
 _CONFLICTS = ("40", "55")
 # Of these, what a statement may bring upon itself: its timeout, its limit on temporary files.
 _OF_THE_STATEMENT = ("57014", "53400")

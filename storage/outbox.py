@@ -75,6 +75,10 @@ FROM unnest($1::bigint[], $2::text[], $3::float8[]) AS refused (id, error, wait_
 WHERE outbox.id = refused.id
 """
 
+# A process that is frozen, or whose host has lost its power, would keep its rows from every other relay: for
+# hours, until the network tells.
+_IDLE = "SET LOCAL idle_in_transaction_session_timeout"
+
 OF_JOB = """
 SELECT not_before, tries, last_error FROM redrive.outbox WHERE job_id = $1 ORDER BY id DESC LIMIT 1
 """
@@ -149,14 +153,14 @@ class Batch:
 
 @asynccontextmanager
 async def take(
-    pool: Pool, limit: int, without: Collection[str] = (), *, timeout_s: float = 5.0
+    pool: Pool, limit: int, without: Collection[str] = (), *, timeout_s: float = 5.0, idle_s: float = 60.0
 ) -> AsyncIterator[Batch]:
     """The `limit` oldest due rows but for the queues `without`, or as many as `BATCH_BYTES` allow; what was
     settled is committed at the end.
 
     A crash inside leaves every row in place: what was published is then published again, and the
     job's claim takes the second one for a duplicate. `timeout_s` bounds the database's part, not the
-    broker's.
+    broker's, which `idle_s` bounds: then Postgres gives the rows to another relay.
 
     Raises:
         DatabaseAwayError: nothing was recorded.
@@ -164,7 +168,7 @@ async def take(
     with translate("relay the outbox"):
         async with pool.acquire(timeout=timeout_s) as connection:
             with watched(connection, timeout_s):
-                await connection.execute(BEGIN)
+                await connection.execute(f"{BEGIN}; {_IDLE} = {idle_s * 1000:.0f}")
                 take = TAKE_WITHOUT if without else TAKE
                 rows = await connection.fetch(take, list(without), limit, BATCH_BYTES)
             found = tuple(OutboxRow(*tuple(row)[:-1]) for row in rows)

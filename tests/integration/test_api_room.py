@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
@@ -31,7 +33,7 @@ def running(stack: Stack, broker: TcpProxy) -> Stack:
     stack.apply_topology()
     letter_rows.prepare(stack.database)
     letter_rows.store(stack.database, MANY)
-    stack.start_api(REDRIVE_AMQP_URL=broker.url)
+    stack.start_api(REDRIVE_AMQP_URL=broker.url, REDRIVE_API_PUBLISH_TIMEOUT_S="1")
     return stack
 
 
@@ -60,3 +62,21 @@ def test_replays_that_ask_a_broker_without_an_answer_keep_no_submission_waiting(
         answers = [each.result(60) for each in asked]
     assert {answer.status_code for answer in answers} <= {200, 503}
     assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 503)
+
+
+def test_what_a_frozen_relay_holds_is_published_by_another(running: Stack, broker: TcpProxy) -> None:
+    (frozen,) = (each for each in running.processes.started if each.name == "api")
+    taken = "select not exists (select from redrive.outbox for update skip locked) from redrive.outbox"
+    broker.hold()
+    try:
+        running.submit("payments.charge_order", CHARGE, "k")
+        eventually(lambda: running.database.value(taken), 30, "the relay has taken the message")
+        os.kill(frozen.pid, signal.SIGSTOP)
+        assert running.database.value(taken), "it was frozen with the message in its hand"
+        running.start_api()
+        eventually(lambda: running.depth("payments") == 1, 60, "another relay has published it")
+    finally:
+        os.kill(frozen.pid, signal.SIGCONT)
+        broker.resume()
+    # Once more at most: its claim takes the second one for a duplicate.
+    eventually(lambda: frozen.log.count("waiting for the outbox's") >= 1, 30, "the frozen one has noticed")

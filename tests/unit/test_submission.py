@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 from typing import Any
 
@@ -126,6 +127,16 @@ def test_defaults_are_filled_in_but_the_request_stays_as_it_was_sent() -> None:
     found = read_submission(TOPOLOGY, body, ["k"])
     assert found.payload == {"report_id": "r", "sections": 3}
     assert found.request != read_submission(TOPOLOGY, spelled, ["k"]).request
+
+
+def test_an_older_release_s_keys_know_the_same_request() -> None:
+    """Keys live on over an upgrade: with another digest a repeated request would be refused."""
+    text = '["webhooks.handle_webhook",{"data":{"b":"\\u00e9"},"event_id":"e","kind":"k"}'
+    payload = {"event_id": "e", "kind": "k", "data": {"b": "é"}}
+    body = {"type": "webhooks.handle_webhook", "payload": payload}
+    for options, told in (({}, "]"), ({"priority": 3, "delay_s": 1.5}, ',{"delay_s":1.5,"priority":3}]')):
+        found = read_submission(TOPOLOGY, body | options, ["k"])
+        assert found.request == hashlib.sha256((text + told).encode()).digest()
 
 
 def test_the_order_of_keys_makes_no_other_request() -> None:
