@@ -60,9 +60,7 @@ def filter_options(command: Command) -> Command:
     def call(*args: Any, **kwargs: Any) -> Any:
         names = ("queue", "reason", "task", "exception", "group", "state", "undecided", "since", "until")
         given = {name: kwargs.pop(name) for name in (*names, "job_id", "text")}
-        context = click.get_current_context()
-        # There too for the audit: what it names has to be found by it later.
-        context.params["group"] = given["group"] = _whole(context.obj, given["group"])
+        given["group"] = _whole(click.get_current_context().obj, given["group"])
         return command(*args, wanted=LetterFilter(**given), **kwargs)
 
     found: Any = call

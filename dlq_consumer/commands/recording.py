@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import click
 
+from storage.group_list import AmbiguousGroupError, UnknownGroupError, find
 from storage.pool import Pool
 from storage.recording import recorded
 from topology import exits
@@ -21,7 +23,8 @@ _NOT_KEPT = (*_NAMING, "as_json", "yes", "wait", "timeout_s", "hours", "dry_run"
 async def on_record(pool: Pool, work: Callable[[Pool], Awaitable[T]]) -> T:
     """Do the work of the running command, with a row before it and its exit code afterwards."""
     context = click.get_current_context()
-    async with recorded(pool, _name(context), _targets(context.params), _details(context.params)) as outcome:
+    parameters = await _with_whole_groups(pool, context.params)
+    async with recorded(pool, _name(context), _targets(parameters), _details(parameters)) as outcome:
         try:
             done = await work(pool)
         except asyncio.CancelledError:
@@ -32,6 +35,16 @@ async def on_record(pool: Pool, work: Callable[[Pool], Awaitable[T]]) -> T:
             raise
         outcome.status = exits.DONE
     return done
+
+
+async def _with_whole_groups(pool: Pool, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """A group may be named by the start of its fingerprint: what is on record is found by all of it."""
+    whole = dict(parameters)
+    for name in ("fingerprint", "group"):
+        if whole.get(name):
+            with suppress(UnknownGroupError, AmbiguousGroupError):  # the command itself says so
+                whole[name] = await find(pool, whole[name])
+    return whole
 
 
 def _name(context: click.Context) -> str:

@@ -93,8 +93,11 @@ def test_a_group_is_a_filter_by_what_the_list_shows_of_it(yard: Yard) -> None:
     done = yard.dlq_here("discard", "--group", shown, "--note", "a test", "--json")
     assert json.loads(done.stdout) == {"discarded": 1}
     (whole,) = {letter["group"] for letter in yard.listed("--group", shown)}
-    audited = yard.database.value("select targets from redrive.audit where operation = 'dlq discard'")
-    assert audited == [whole]
+    assert yard.dlq_here("group", shown, "note", "--note", "n").exit_code == 0
+    assert yard.dlq_here("alerts", "snooze", shown, "--for", "1h").exit_code == 0
+    audited = yard.database.fetch("select operation, targets from redrive.audit order by id")
+    changing = ("dlq discard", "dlq group", "dlq alerts snooze")
+    assert [tuple(row.values()) for row in audited] == [(name, [whole]) for name in changing]
     for none in ("0" * 12, "mails"):
         refused = yard.dlq_here("discard", "--group", none, "--note", "n", "--yes")
         assert (refused.exit_code, "See: dlq groups" in refused.stderr) == (1, True)
