@@ -100,22 +100,19 @@ class BrokerView:
             BrokerViewError: as `queues`.
         """
         with _heeding():
-            exchanges = await self._rows("exchanges", "name")
-            bindings = await self._rows("bindings", ",".join(BINDING))
-            return Ways(
-                frozenset(row["name"] for row in exchanges),
-                frozenset(Way(*(row[name] for name in BINDING)) for row in bindings if row["source"]),
-            )
+            exchanges = await self._get("exchanges", "name")
+            bindings = await self._get("bindings", ",".join(BINDING))
+            # Tens of thousands in a large topology: requests are not to wait for that.
+            return await asyncio.to_thread(_ways, exchanges, bindings)
 
     async def _ask(self) -> Mapping[str, QueueCounts]:
         with _heeding():
-            return {row["name"]: _counts(row) for row in await self._rows("queues", COLUMNS)}
+            answer = await self._get("queues", COLUMNS)
+            return {row["name"]: _counts(row) for row in answer.json()}
 
-    async def _rows(self, kind: str, columns: str) -> list[dict[str, Any]]:
+    async def _get(self, kind: str, columns: str) -> httpx.Response:
         answer = await self._client.get(f"/api/{kind}/{self._vhost}", params={"columns": columns})
-        answer.raise_for_status()
-        found: list[dict[str, Any]] = answer.json()
-        return found
+        return answer.raise_for_status()
 
     async def close(self) -> None:
         if self._asking is not None:
@@ -132,6 +129,13 @@ def _heeding() -> Iterator[None]:
         raise BrokerViewError(f"the management API answered {error.response.status_code}") from error
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         raise BrokerViewError(f"the management API gave no answer: {type(error).__name__}") from error
+
+
+def _ways(exchanges: httpx.Response, bindings: httpx.Response) -> Ways:
+    return Ways(
+        frozenset(row["name"] for row in exchanges.json()),
+        frozenset(Way(*(row[name] for name in BINDING)) for row in bindings.json() if row["source"]),
+    )
 
 
 def _counts(row: dict[str, Any]) -> QueueCounts:

@@ -65,7 +65,9 @@ class BrokerWatch:
         clock = asyncio.get_running_loop().time
         if (began := clock()) < self._ways_due:
             return
-        self._ways = tuple(missing_ways(self._entities, queues, await self._view.ways()))
+        ways = await self._view.ways()
+        missing = await asyncio.to_thread(lambda: [*missing_ways(self._entities, queues, ways)])
+        self._ways = tuple(missing)
         self._ways_due = clock() + (clock() - began) / WAYS_SHARE
 
     async def run(self) -> NoReturn:
