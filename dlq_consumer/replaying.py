@@ -146,9 +146,11 @@ class ReplayExecutor:
         await replay_steps.recover(self._pool, plan)
         counts: Counter[str] = Counter()
         lanes = LANES if plan.rate is None else 1
+        # Two that looked at once would see the same letters: the second one none that is free, and end.
+        staging = asyncio.Lock()
         # Each to its end: a batch that is given up halfway leaves doubts.
         ends = await asyncio.gather(
-            *(self._send_batches(plan, counts) for _ in range(lanes)), return_exceptions=True
+            *(self._send_batches(plan, staging, counts) for _ in range(lanes)), return_exceptions=True
         )
         for error in ends:
             if isinstance(error, BaseException):
@@ -156,7 +158,7 @@ class ReplayExecutor:
         if not self._stopping.is_set():
             log.info("replay sent", extra=extra | {"action": "replay_sent"} | dict(counts))
 
-    async def _send_batches(self, plan: Plan, counts: Counter[str]) -> None:
+    async def _send_batches(self, plan: Plan, staging: asyncio.Lock, counts: Counter[str]) -> None:
         """Until there is nothing to be sent now. While one lane's batch is sent, another's is staged."""
         pace, backoff = Pace(plan.rate), Backoff(first_s=0.2)
         wait_s = 0.0
@@ -164,7 +166,8 @@ class ReplayExecutor:
             await event_or_timeout(self._stopping, max(pace.wait_s, wait_s))
             if self._stopping.is_set():
                 return
-            step = await replay_steps.stage(self._pool, plan, limit=pace.batch)
+            async with staging:
+                step = await replay_steps.stage(self._pool, plan, limit=pace.batch)
             counts.update(failed=step.failed, cancelled=step.dropped)
             if step.is_empty:
                 return

@@ -6,6 +6,7 @@ batch that is written down are each other's deadlock, and a confirm that is know
 
 from __future__ import annotations
 
+# By arrays of keys: joined, they were planned over all items of a plan, or over all letters.
 # Each is a CTE of a statement; `items` has token and letter_id, $1 is tokens.
 BEING_SENT = """
 WITH items AS (
@@ -14,10 +15,10 @@ WITH items AS (
 """
 LETTERS_OF_ITEMS = """
 letters AS (
-    SELECT l.id FROM redrive.dead_letters l WHERE l.id IN (SELECT letter_id FROM items)
+    SELECT l.id FROM redrive.dead_letters l WHERE l.id = ANY (ARRAY(SELECT letter_id FROM items))
     ORDER BY l.id FOR NO KEY UPDATE),
 """
 REPLAYED = """
 UPDATE redrive.dead_letters l SET state = 'replayed'
-FROM letters x WHERE l.id = x.id AND l.state = 'replaying'
+WHERE l.id = ANY (ARRAY(SELECT id FROM letters)) AND l.state = 'replaying'
 """

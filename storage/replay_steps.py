@@ -58,7 +58,7 @@ WITH items AS (
 doubtful AS (
     UPDATE redrive.replay_items i SET state = 'unknown', outcome = 'unknown', decided_at = now(),
         detail = 'the consumer was stopped while it was being sent; it may have been sent'
-    FROM items x WHERE i.token = x.token)
+    WHERE i.token = ANY (ARRAY(SELECT token FROM items)))
 {REPLAYED}
 """  # noqa: S608 - from storage.replay_locks
 # The guard is the state, asked under the lock: whoever makes this transition is the one who sends the job
@@ -74,14 +74,15 @@ RETURNING j.id, j.generation
 """
 _PUBLISHING = """
 UPDATE redrive.replay_items i SET state = 'publishing', generation = t.generation
-FROM unnest($1::text[], $2::integer[]) AS t (token, generation) WHERE i.token = t.token AND i.state = 'staged'
+FROM unnest($1::text[], $2::integer[]) AS t (token, generation)
+WHERE i.token = t.token AND i.state = 'staged'
 """
 _PUBLISHED = f"""
 {BEING_SENT}
 {LETTERS_OF_ITEMS}
 sent AS (
     UPDATE redrive.replay_items i SET state = 'published', published_at = now()
-    FROM items x WHERE i.token = x.token)
+    WHERE i.token = ANY (ARRAY(SELECT token FROM items)))
 {REPLAYED}
 """  # noqa: S608 - from storage.replay_locks
 _UNSENT = (
@@ -92,7 +93,7 @@ _UNKNOWN = f"""
 {LETTERS_OF_ITEMS}
 doubtful AS (
     UPDATE redrive.replay_items i SET state = 'unknown', outcome = 'unknown', decided_at = now(), detail = $2
-    FROM items x WHERE i.token = x.token)
+    WHERE i.token = ANY (ARRAY(SELECT token FROM items)))
 {REPLAYED}
 """  # noqa: S608 - from storage.replay_locks
 _FAILED = """
