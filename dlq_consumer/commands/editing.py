@@ -53,7 +53,8 @@ def edit_letter(
     message id of its own; its job stays the same one. It is checked: a worker must take it, and the payload
     must fit the model of the job type.
 
-    Exit codes: 1 it does not pass, or nothing is changed, 2 no JSON Patch, 4 the letter does not allow it.
+    Exit codes: 1 it does not pass, or nothing is changed, 2 no JSON Patch, or one that does not fit the
+    letter, 4 the letter does not allow it.
 
     Example: dlq edit 17 --patch '[{"op": "replace", "path": "/kwargs/amount", "value": 5}]'
     """
