@@ -84,7 +84,7 @@ class ReplayRequest(Strict):
 
 
 class ReplayWhy(Strict):
-    """ReplayWhy it is paused, resumed or cancelled."""
+    """Why it is paused, resumed or cancelled."""
 
     note: Annotated[str, Field(max_length=MAX_NOTE)] = ""
 
