@@ -22,6 +22,7 @@ from topology import exits
 from topology.address import AmqpAddress
 from topology.broker_errors import BrokerAway, ChannelClosed
 from topology.connection import BrokerConnection, connect
+from topology.drained import drained_state
 from topology.entities import compile_topology
 from topology.errors import InvalidTopologyError
 from topology.management import Management, ManagementError
@@ -170,7 +171,7 @@ def _missing(settings: TopologySettings) -> Iterator[str]:
 async def _queue(report: Report, connection: BrokerConnection, queue: str, *, running: bool) -> bool:
     name = f"queue {queue}"
     try:
-        state = await connection.inspect(queue)
+        state = await (drained_state(connection, queue) if running else connection.inspect(queue))
     except (ChannelClosed, BrokerAway) as error:
         return report.bad(name, f"{error}. Run: topology apply")
     if running and state.consumers == 0:

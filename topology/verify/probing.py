@@ -13,6 +13,8 @@ from topology.address import AmqpAddress
 from topology.broker_errors import BrokerError
 from topology.channel import BrokerChannel, Delivery, QueueState
 from topology.connection import BrokerConnection, connect
+from topology.drained import drained_state
+from topology.names import UNROUTED_DLQ
 from topology.probe import Arrival, Probe, arrival, parse_answer, probe_message, probe_of
 from topology.publisher import Publisher
 from topology.verify.check import Check, failed
@@ -53,6 +55,9 @@ class Probing:
             channel = await connection.channel()
             own = await self._listen(channel)
             counts = await _counts(connection, self._existing(self.legs))
+            ends = {name for leg in self.legs if leg.ends_in for name in (leg.ends_in, UNROUTED_DLQ)}
+            for name in sorted(ends & counts.keys()):
+                counts[name] = await drained_state(connection, name, alone=True)
             publisher = Publisher(self.address, f"{NAME}-publish")
             await publisher.start()
             stack.push_async_callback(publisher.close)
