@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from api.backpressure import Backpressure
 from api.broker_link import BrokerLink
+from api.late_confirms import LateConfirms
 from api.outbox_room import OutboxRoom
 from api.relay_counts import RelayCounts
 from api.settings import ApiSettings
@@ -73,6 +74,7 @@ class Relay:
         self._waits: dict[str, Waiting] = {}
         self._backpressure = Backpressure(topology)
         self.counts = RelayCounts()
+        self._late = LateConfirms(settings.database_timeout_s)
         self._link = BrokerLink(address, "redrive-api-depths", self._wake.set)
         self._publisher = Publisher(address, "redrive-api-relay", settings.publish_timeout_s, say=log.warning)
 
@@ -111,7 +113,8 @@ class Relay:
         )
         try:
             async with asyncio.TaskGroup() as tasks:
-                beside = (tasks.create_task(self._link.run()), tasks.create_task(listening))
+                work = (self._link.run(), listening, self._late.run(pool))
+                beside = [tasks.create_task(each) for each in work]
                 await self._relay(pool)
                 for task in beside:
                     task.cancel()
@@ -201,15 +204,17 @@ class Relay:
             pool, self._batch, paused, timeout_s=self._database_timeout_s, idle_s=self._idle_s
         ) as batch:
             rows = await self._backpressure.admit(connection, batch.rows)
-            undecided = await self._publish(batch, rows, sent)
+            undecided, late = await self._publish(batch, rows, sent)
+        self._late.add(late)
         if undecided is not None:
             raise undecided.error
         self._waits_no_more()
 
     async def _publish(
         self, batch: Batch, rows: Sequence[OutboxRow], sent: asyncio.Future[bool]
-    ) -> Undecided | None:
-        """Publish and settle a batch; the first row of which nothing is known, if any."""
+    ) -> tuple[Undecided | None, list[str]]:
+        """Publish and settle a batch; the first row of which nothing is known, if any, and the jobs whose
+        rows were in other hands."""
         # Those that were refused before come last: what closes the channel again takes no new ones along.
         new, again = [row for row in rows if not row.tries], [row for row in rows if row.tries]
         clock = asyncio.get_running_loop().time
@@ -229,9 +234,9 @@ class Relay:
             )
         for error, count in Counter(answer.error for answer in refused).most_common(MOST_SAID):
             log.warning("not published: %s", error, extra={"action": "publish_refused", "messages": count})
-        await batch.settle(confirmed, refused)
+        late = await batch.settle(confirmed, refused)
         self._room.sent(len(confirmed))
-        return next((answer for answer in answers.values() if isinstance(answer, Undecided)), None)
+        return next((answer for answer in answers.values() if isinstance(answer, Undecided)), None), late
 
     async def _judged(self, rows: Sequence[OutboxRow], answers: Sequence[Answer]) -> dict[int, Answer]:
         """By row. The broker closes a channel over one message, and all in flight share its fate: alone, each

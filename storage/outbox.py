@@ -56,7 +56,7 @@ places AS (
 # The job may already run, since the broker had its message before this: the guard leaves it alone. A job row
 # that is locked now is being claimed; waiting for it could deadlock with the worker's batch. Each is found by
 # itself, and updated where it was found: by a join, or the index of states, all PENDING jobs were read, which
-# after an outage may be a million.
+# after an outage may be a million. One that is locked, or was changed since this began, is told instead.
 CONFIRMED = """
 WITH gone AS (
     DELETE FROM redrive.outbox WHERE id = ANY ($1::bigint[]) RETURNING job_id
@@ -64,9 +64,14 @@ WITH gone AS (
     SELECT found.place FROM gone CROSS JOIN LATERAL (
         SELECT ctid AS place FROM redrive.jobs WHERE id = gone.job_id AND state || '' = 'PENDING'
         FOR NO KEY UPDATE SKIP LOCKED) AS found
+), queued AS (
+    UPDATE redrive.jobs SET state = 'QUEUED', queued_at = now()
+    WHERE ctid = ANY (ARRAY(SELECT place FROM waiting)) RETURNING id
+), others AS MATERIALIZED (
+    SELECT job_id FROM gone WHERE job_id NOT IN (SELECT id FROM queued)
 )
-UPDATE redrive.jobs SET state = 'QUEUED', queued_at = now()
-WHERE ctid = ANY (ARRAY(SELECT place FROM waiting))
+SELECT o.job_id FROM others o CROSS JOIN LATERAL (
+    SELECT FROM redrive.jobs WHERE id = o.job_id AND state || '' = 'PENDING') AS pending
 """
 REFUSED = """
 UPDATE redrive.outbox
@@ -137,11 +142,16 @@ class Batch:
     _connection: AnyConnection
     _timeout_s: float
 
-    async def settle(self, confirmed: Collection[int], refused: Sequence[Refused]) -> None:
-        """Record what the broker answered. Rows in neither list stay as they were."""
+    async def settle(self, confirmed: Collection[int], refused: Sequence[Refused]) -> list[str]:
+        """Record what the broker answered. Rows in neither list stay as they were.
+
+        Returns the jobs that may still be PENDING, since somebody had their rows: for `late_confirms`.
+        """
+        late: list[str] = []
         with watched(self._connection, self._timeout_s):
             if confirmed:
-                await self._connection.execute(CONFIRMED, list(confirmed))
+                rows = await self._connection.fetch(CONFIRMED, list(confirmed))
+                late = [row["job_id"] for row in rows]
             if refused:
                 await self._connection.execute(
                     REFUSED,
@@ -149,6 +159,7 @@ class Batch:
                     [safe_text(row.error, 500) for row in refused],
                     [row.wait_s for row in refused],
                 )
+        return late
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -314,3 +315,26 @@ def test_results_are_given_when_there_is_one(api: httpx.Client, running: Stack) 
 def test_unknown_routes_and_methods_are_problems_too(api: httpx.Client) -> None:
     for answer, status in ((api.get("/nope"), 404), (api.delete("/jobs/x"), 405)):
         assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+
+
+def test_a_job_whose_row_somebody_has_while_it_is_published_is_queued_afterwards(running: Stack) -> None:
+    database, lock = running.database, 4711
+    database.execute(
+        "create function hold_relay() returns trigger language plpgsql as"
+        f" $$ begin perform pg_advisory_xact_lock_shared({lock}); return old; end $$"
+    )
+    database.execute(
+        "create trigger hold_relay before delete on redrive.outbox for each row execute function hold_relay()"
+    )
+    waits = f"select count(*) from pg_locks where locktype = 'advisory' and objid = {lock} and not granted"
+    try:
+        with ExitStack() as row:
+            with database.locked(f"select pg_advisory_xact_lock({lock})"):
+                job = charge(running.http, "held").json()["id"]
+                eventually(lambda: database.value(waits), 20, "the relay records the confirm")
+                row.enter_context(database.locked(f"select from redrive.jobs where id = '{job}' for update"))
+            eventually(lambda: not database.fetch("select from redrive.outbox"), 20, "it is recorded")
+            assert running.job(job)["state"] == "PENDING"
+        running.until(job, "QUEUED")
+    finally:
+        database.execute("drop function hold_relay cascade")

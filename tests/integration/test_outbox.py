@@ -9,14 +9,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from storage import outbox, outbox_size
+from api.late_confirms import LateConfirms
+from storage import late_confirms, outbox, outbox_size
 from storage.jobs import IdempotencyKey, NewJob, submit
 from storage.outbox import Refused
 from storage.pool import Pool, borrow, open_pool
 from storage.settings import StorageSettings
 from tests.support.databases import Database
 from tests.support.proxy import TcpProxy
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -80,14 +81,69 @@ async def test_a_job_that_was_faster_than_its_confirm_keeps_its_state(
     assert await taken(pool) == []
 
 
-async def test_a_job_row_that_a_worker_holds_is_not_waited_for(pool: Pool, database: Database) -> None:
-    await accept(pool, "a")
+async def states(pool: Pool) -> dict[str, str]:
+    return {row["id"]: row["state"] for row in await pool.fetch("select id, state from redrive.jobs")}
+
+
+async def confirm(pool: Pool) -> list[str]:
+    """All that is due; the jobs that may still be PENDING."""
+    async with outbox.take(pool, 10) as batch:
+        return await batch.settle([row.id for row in batch.rows], [])
+
+
+async def recorded(pool: Pool, job_ids: list[str]) -> list[str]:
+    async with borrow(pool, 5) as db:
+        return await late_confirms.record(db, job_ids)
+
+
+async def found_late(pool: Pool) -> list[str]:
+    async with borrow(pool, 5) as db:
+        return await late_confirms.find(db)
+
+
+async def test_a_job_row_that_a_worker_holds_is_not_waited_for_and_queued_when_it_is_free(pool: Pool) -> None:
+    for job_id in ("a", "b", "c"):
+        await accept(pool, job_id)
     async with pool.acquire() as worker, worker.transaction():
-        await worker.execute("update redrive.jobs set worker = 'w'")
-        async with outbox.take(pool, 10) as batch:
-            await batch.settle([batch.rows[0].id], [])
-    assert await taken(pool) == []
-    assert database.value("select state from redrive.jobs") == "PENDING"  # waiting all the same
+        await worker.execute("update redrive.jobs set worker = 'w' where id <> 'c'")
+        assert sorted(await confirm(pool)) == ["a", "b"]
+        assert await taken(pool) == []
+        assert sorted(await recorded(pool, ["a", "b"])) == ["a", "b"]
+        assert await states(pool) == {"a": "PENDING", "b": "PENDING", "c": "QUEUED"}
+        await worker.execute("update redrive.jobs set state = 'CANCELLED' where id = 'b'")
+    assert await found_late(pool) == ["a"]
+    assert await recorded(pool, ["a", "b"]) == []
+    assert await states(pool) == {"a": "QUEUED", "b": "CANCELLED", "c": "QUEUED"}
+
+
+async def test_a_job_row_that_changes_while_the_confirm_is_recorded_is_told_or_queued(
+    pool: Pool, database: Database
+) -> None:
+    """It is found by its place, and has another by then."""
+    await accept(pool, "a")
+    await pool.execute(
+        "create function hold() returns trigger language plpgsql as"
+        " $$ begin perform pg_advisory_xact_lock(42); return old; end $$"
+    )
+    await pool.execute(
+        "create trigger hold before delete on redrive.outbox for each row execute function hold()"
+    )
+    waits = "select count(*) from pg_locks where locktype = 'advisory' and objid = 42 and not granted"
+    with database.locked("select pg_advisory_xact_lock(42)"):
+        recording = asyncio.create_task(confirm(pool))
+        await asyncio.to_thread(eventually, lambda: database.value(waits), 20, "it is being recorded")
+        await pool.execute("update redrive.jobs set calls_back = true")
+    assert await recorded(pool, await recording) == []
+    assert await states(pool) == {"a": "QUEUED"}
+
+
+async def test_a_job_whose_message_is_in_the_outbox_is_not_taken_for_confirmed(pool: Pool) -> None:
+    await accept(pool, "a")
+    assert await found_late(pool) == []
+    async with outbox.take(pool, 10) as batch:
+        await batch.settle([batch.rows[0].id], [])
+        assert await found_late(pool) == []
+    assert await states(pool) == {"a": "QUEUED"}
 
 
 async def test_a_refused_row_stays_with_its_reason_and_waits(pool: Pool, database: Database) -> None:
@@ -161,3 +217,26 @@ async def test_a_key_that_was_not_used_is_new(pool: Pool) -> None:
     async with borrow(pool, 5) as db:
         asked = [("shop", ["a"]), ("shop", ["a", "b"]), ("other", ["a"])]
         assert [await outbox_size.any_new(db, *each) for each in asked] == [False, True, True]
+
+
+async def test_what_a_killed_relay_left_and_what_was_locked_is_queued_in_the_end(
+    pool: Pool, database: Database
+) -> None:
+    await accept(pool, "left")
+    await pool.execute("delete from redrive.outbox")
+    confirms = LateConfirms(timeout_s=5.0)
+    running = asyncio.create_task(confirms.run(pool))
+    try:
+        await eventually_async(lambda: queued(pool, "left"), 20, "it is found at the start")
+        await accept(pool, "locked")
+        with database.locked("select from redrive.jobs where id = 'locked' for update"):
+            confirms.add(await confirm(pool))
+            assert not await queued(pool, "locked")
+        await eventually_async(lambda: queued(pool, "locked"), 20, "it is queued once it is free")
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+
+async def queued(pool: Pool, job_id: str) -> bool:
+    return (await states(pool))[job_id] == "QUEUED"
