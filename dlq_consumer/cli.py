@@ -8,28 +8,36 @@ from typing import TypeVar
 import click
 from pydantic_settings import BaseSettings
 
-from dlq_consumer.commands.alerts import alerts
-from dlq_consumer.commands.audit import audit
-from dlq_consumer.commands.callbacks import callbacks
-from dlq_consumer.commands.check import check
-from dlq_consumer.commands.completion import completion
-from dlq_consumer.commands.consume import consume
-from dlq_consumer.commands.discarding import discard, restore
-from dlq_consumer.commands.editing import edit_letter
 from dlq_consumer.commands.ending import Commands
-from dlq_consumer.commands.exporting import export_letters
-from dlq_consumer.commands.groups import group, groups
-from dlq_consumer.commands.importing import import_letters
-from dlq_consumer.commands.letters import list_letters, show
-from dlq_consumer.commands.replay import list_replays, replay
-from dlq_consumer.commands.replay_control import cancel, pause, resume
-from dlq_consumer.commands.stats import stats
-from dlq_consumer.commands.tail import tail
 from topology import exits
 from topology.errors import WrongSettingsError
 from topology.settings import read_settings
 
 S = TypeVar("S", bound=BaseSettings)
+SUBCOMMANDS = {
+    "alerts": "dlq_consumer.commands.alerts:alerts",
+    "audit": "dlq_consumer.commands.audit:audit",
+    "callbacks": "dlq_consumer.commands.callbacks:callbacks",
+    "cancel": "dlq_consumer.commands.replay_control:cancel",
+    "check": "dlq_consumer.commands.check:check",
+    "completion": "dlq_consumer.commands.completion:completion",
+    "consume": "dlq_consumer.commands.consume:consume",
+    "discard": "dlq_consumer.commands.discarding:discard",
+    "edit": "dlq_consumer.commands.editing:edit_letter",
+    "export": "dlq_consumer.commands.exporting:export_letters",
+    "group": "dlq_consumer.commands.groups:group",
+    "groups": "dlq_consumer.commands.groups:groups",
+    "import": "dlq_consumer.commands.importing:import_letters",
+    "list": "dlq_consumer.commands.letters:list_letters",
+    "pause": "dlq_consumer.commands.replay_control:pause",
+    "replay": "dlq_consumer.commands.replay:replay",
+    "replays": "dlq_consumer.commands.replay:list_replays",
+    "restore": "dlq_consumer.commands.discarding:restore",
+    "resume": "dlq_consumer.commands.replay_control:resume",
+    "show": "dlq_consumer.commands.letters:show",
+    "stats": "dlq_consumer.commands.stats:stats",
+    "tail": "dlq_consumer.commands.tail:tail",
+}
 
 
 def load(kind: type[S]) -> S:
@@ -41,7 +49,7 @@ def load(kind: type[S]) -> S:
         sys.exit(exits.USAGE)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, subcommands=SUBCOMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.pass_context
 def main(context: click.Context) -> None:
     """Dead letters: drain them, look at them, decide on them, send them out again.
@@ -49,17 +57,6 @@ def main(context: click.Context) -> None:
     Exit codes: 0 done, 1 failed, 2 wrong usage or setting, 4 conflict, 130 interrupted.
     """
     context.obj = load
-
-
-COMMANDS = (
-    *(consume, list_letters, show, tail, stats, groups, group),
-    *(replay, list_replays, pause, resume, cancel),
-    *(edit_letter, discard, restore),
-    *(export_letters, import_letters),
-    *(alerts, callbacks, audit, check, completion),
-)
-for command in COMMANDS:
-    main.add_command(command)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-import pika
-
 from topology.errors import TopologyError
+
+if TYPE_CHECKING:
+    import pika
 
 CONNECT_TIMEOUT_S = 5.0
 HEARTBEAT_S = 30
@@ -96,6 +98,8 @@ class AmqpAddress:
 
     def pika_parameters(self, name: str) -> pika.ConnectionParameters:
         """Parameters for one connection, shown as `name` in the management UI."""
+        import pika  # for those who connect: an address is a part of every process's settings
+
         options = {}
         if self.tls:
             import ssl

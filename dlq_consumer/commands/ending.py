@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from topology import exits
+from topology.on_demand import OnDemand
 
 EPILOG = "Exit codes of every command: 0 done, 1 failed, 2 wrong usage or setting, 130 interrupted."
 
 
-class Commands(click.Group):
+class Commands(OnDemand):
     """click by itself ends with 1 after Ctrl-C, as it does when a question is answered with no."""
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from dlq_consumer.cli import main
 from dlq_consumer.commands.ending import Commands
+from tests.support.command_tree import commands_of
 
 # A process with a log, a script for a shell, and what is JSON lines in any case.
 NOT_DATA = {"dlq consume", "dlq completion", "dlq export"}
@@ -22,7 +23,7 @@ ASKS = {
 
 
 def commands(group: click.Group, above: click.Context, name: str) -> Iterator[tuple[str, click.Context]]:
-    for sub, command in group.commands.items():
+    for sub, command in commands_of(group):
         context = click.Context(command, parent=above, info_name=sub)
         yield f"{name} {sub}", context
         if isinstance(command, click.Group):

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from dlq_consumer.cli import main
+from tests.support.command_tree import commands_of
 from tests.unit.test_api_doors import application, routes
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "http.md"
@@ -21,7 +22,7 @@ def table() -> list[list[str]]:
 
 
 def commands(group: click.Group, name: str) -> Iterator[str]:
-    for sub, command in group.commands.items():
+    for sub, command in commands_of(group):
         path = f"{name} {sub}"
         if not isinstance(command, click.Group) or command.invoke_without_command:
             yield path
