@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from storage.errors import translate
@@ -14,7 +14,9 @@ from storage.text import safe_text
 MAX_ERROR = 500
 # Pushing next_try_at ahead is the claim: a sender that dies leaves the callback to be sent again. Place by
 # place, so that thousands that wait for one receiver are not gone through to find another's; the first of
-# each place goes before the second of any, and of places that are not known to be prompt only so many go.
+# each place goes before the second of any. Of places that are not known to be prompt only so many go, the
+# callers in turns, by how many of theirs are on their way: one's flood of places is that caller's alone. Of
+# one caller's the oldest or the newest first, as asked: the last one that came waits for no flood before it.
 _CLAIM = """
 WITH RECURSIVE places AS (
     (SELECT place FROM redrive.callbacks WHERE state = 'pending' ORDER BY place LIMIT 1)
@@ -24,19 +26,28 @@ WITH RECURSIVE places AS (
     FROM places p WHERE p.place IS NOT NULL
 ), open AS (
     SELECT d.id, d.next_try_at, known.prompt IS TRUE AS prompt,
-           row_number() OVER (PARTITION BY p.place ORDER BY d.next_try_at) AS turn
+           row_number() OVER (PARTITION BY p.place ORDER BY d.next_try_at) AS turn,
+           CASE WHEN $11 THEN -extract(epoch FROM d.created_at) END AS age,
+           CASE WHEN known.prompt IS NOT TRUE THEN coalesce(
+               (SELECT j.principal FROM redrive.jobs j WHERE j.id = d.job_id), '') END AS caller
     FROM places p
     LEFT JOIN unnest($1::text[], $2::int[], $7::bool[]) AS known (place, room, prompt) USING (place)
     CROSS JOIN LATERAL (
-        SELECT c.id, c.next_try_at FROM redrive.callbacks c
+        SELECT c.id, c.job_id, c.next_try_at, c.created_at FROM redrive.callbacks c
         WHERE c.state = 'pending' AND c.place = p.place AND c.next_try_at <= now()
         ORDER BY c.next_try_at LIMIT coalesce(known.room, $3)) d
+), shared AS (
+    SELECT *, coalesce(busy.number, 0) + CASE WHEN prompt THEN 0 ELSE
+                  row_number() OVER (PARTITION BY caller ORDER BY turn, age, next_try_at) END AS share
+    FROM open LEFT JOIN unnest($9::text[], $10::int[]) AS busy (caller, number) USING (caller)
 ), ranked AS (
-    SELECT *, row_number() OVER (PARTITION BY prompt ORDER BY turn, next_try_at) AS place_in_line FROM open
+    SELECT id, prompt,
+           row_number() OVER (PARTITION BY prompt ORDER BY share, turn, age, next_try_at) AS place_in_line
+    FROM shared
 ), chosen AS (
     SELECT c.id FROM redrive.callbacks c
     WHERE c.id = ANY (ARRAY(SELECT id FROM ranked WHERE prompt OR place_in_line <= $8
-                            ORDER BY turn, next_try_at LIMIT $4))
+                            ORDER BY place_in_line, prompt LIMIT $4))
       AND c.state = 'pending' AND c.next_try_at <= now()
     FOR UPDATE SKIP LOCKED -- these alone: to lock is to write, and of each place there may be some
 )
@@ -45,6 +56,7 @@ FROM chosen, redrive.jobs j, redrive.job_callbacks asked
 WHERE c.id = chosen.id AND j.id = c.job_id AND asked.job_id = c.job_id
 RETURNING c.id::text, c.job_id, c.generation, c.attempt, c.job_state, c.reason, c.error, c.finished_at,
     c.tries, c.next_try_at AS claimed_until, c.place, asked.url, j.type, j.queue, j.created_at,
+    coalesce(j.principal, '') AS caller,
     CASE WHEN c.job_state = 'SUCCEEDED' THEN octet_length(j.result) END AS result_size,
     CASE WHEN c.job_state = 'SUCCEEDED' AND octet_length(j.result) <= $6 THEN j.result END AS result
 """
@@ -81,7 +93,7 @@ SELECT count(*) FROM gone
 @dataclass(frozen=True)
 class Callback:
     """One to send now: the end of a job, as it was. `tries` counts this one; `claimed_until` is of this claim
-    alone; `result` is UTF-8 JSON, None where it is longer than asked for.
+    alone; `result` is UTF-8 JSON, None where it is longer than asked for; `caller` is who submitted the job.
     """
 
     id: str
@@ -101,6 +113,7 @@ class Callback:
     created_at: datetime
     result_size: int | None
     result: bytes | None
+    caller: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,13 +127,16 @@ class Room:
 @dataclass(frozen=True)
 class Limits:
     """Of one look: callbacks in all, of places that are not known to be prompt, and of each place that is not
-    known; bytes of a result."""
+    known; bytes of a result. `busy`: how many of a caller are on their way to places that are not known to be
+    prompt; `newest_first` is of those places, too."""
 
     most: int
     most_doubtful: int
     per_place: int
     known: Mapping[str, Room]
     max_result: int
+    busy: Mapping[str, int] = field(default_factory=dict)
+    newest_first: bool = False
 
 
 @off_without_table(otherwise=list)
@@ -134,7 +150,7 @@ async def claim_due(pool: Pool, limits: Limits, *, lease_s: float) -> list[Callb
         rows = await pool.fetch(
             _CLAIM, list(limits.known), [room.free for room in limits.known.values()], limits.per_place,
             limits.most, lease_s, limits.max_result, [room.prompt for room in limits.known.values()],
-            limits.most_doubtful,
+            limits.most_doubtful, list(limits.busy), list(limits.busy.values()), limits.newest_first,
         )  # fmt: skip
     return [Callback(**dict(row)) for row in rows]
 

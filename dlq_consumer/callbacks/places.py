@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from storage.callbacks import Room
 
@@ -21,17 +21,19 @@ class Places:
 
     def __init__(self) -> None:
         self._busy: Counter[str] = Counter()
+        self._calls: Counter[tuple[str, str]] = Counter()
         # Dicts, for their order: the first is the one that was not heard of for longest.
         self._deaf: dict[str, None] = {}
         self._prompt: dict[str, None] = {}
 
-    def begin(self, place: str) -> None:
+    def begin(self, place: str, caller: str = "") -> None:
         self._busy[place] += 1
+        self._calls[caller, place] += 1
 
-    def end(self, place: str) -> None:
+    def end(self, place: str, caller: str = "") -> None:
         self._busy[place] -= 1
-        if not self._busy[place]:
-            del self._busy[place]
+        self._calls[caller, place] -= 1
+        self._busy, self._calls = +self._busy, +self._calls  # without zeros
 
     def heard(self, place: str, *, deaf: bool, took_s: float) -> None:
         """What came of one."""
@@ -48,6 +50,15 @@ class Places:
         """For how many more there is room of those that are not known to be prompt."""
         busy = sum(number for place, number in self._busy.items() if place not in self._prompt)
         return max(DOUBTFUL_AT_ONCE - busy, 0)
+
+    @property
+    def callers(self) -> Mapping[str, int]:
+        """How many of each are on their way to places that are not known to be prompt."""
+        found: Counter[str] = Counter()
+        for (caller, place), number in self._calls.items():
+            if place not in self._prompt:
+                found[caller] += number
+        return found
 
     def rooms(self, mixed: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, Room]:
         """Of each place that is known; of others there is room for `PER_PLACE`.

@@ -55,12 +55,15 @@ class CallbackSender:
                 look_s = 0.0
                 if room := AT_ONCE - len(sending):
                     known = self._places.rooms(_mixed)
-                    limits = Limits(room, self._places.doubtful, PER_PLACE, known, MAX_RESULT)
+                    limits = Limits(
+                        room, self._places.doubtful, PER_PLACE, known, MAX_RESULT,
+                        busy=self._places.callers, newest_first=_either(),
+                    )  # fmt: skip
                     began = time.monotonic()
                     due = await callbacks.claim_due(self._pool, limits, lease_s=lease_s)
                     look_s = time.monotonic() - began
                 for callback in due:
-                    self._places.begin(callback.place)
+                    self._places.begin(callback.place, callback.caller)
                     task = asyncio.create_task(self._send(callback, poster))
                     task.add_done_callback(lambda _: self._ended.set())
                     sending.add(task)
@@ -99,7 +102,7 @@ class CallbackSender:
                 self._places.heard(callback.place, deaf=deaf, took_s=took_s)
             await self._record(callback, answer, problem, dead)
         finally:
-            self._places.end(callback.place)
+            self._places.end(callback.place, callback.caller)
 
     async def _post(self, callback: Callback, poster: Poster) -> Answer:
         now = time.time()
@@ -150,6 +153,10 @@ def _refused(callback: Callback, error: RefusedError) -> tuple[str, str | None]:
     extra = {"action": "callback_refused", "callback": callback.id, "place": callback.place}
     log.warning("callback refused: %s", error, extra=extra)
     return "may not be called: its host's name leads to an address that is not allowed", None
+
+
+def _either() -> bool:
+    return random.random() < 0.5  # noqa: S311 - gives old and new ones their turns, keeps no secret
 
 
 def _mixed(places: Sequence[str]) -> Sequence[str]:

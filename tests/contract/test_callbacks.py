@@ -64,10 +64,11 @@ async def due(
     known: Mapping[str, Room] = {},
     lease_s: float = 60,
     most_doubtful: int = 100,
+    busy: Mapping[str, int] = {},
+    newest_first: bool = False,
 ) -> list[Callback]:
-    return await callbacks.claim_due(
-        pool, Limits(most, most_doubtful, per_place, known, 100), lease_s=lease_s
-    )
+    limits = Limits(most, most_doubtful, per_place, known, 100, busy, newest_first)
+    return await callbacks.claim_due(pool, limits, lease_s=lease_s)
 
 
 async def counted(db: asyncpg.Connection) -> dict[str, float]:
@@ -78,9 +79,10 @@ async def counted(db: asyncpg.Connection) -> dict[str, float]:
     return found
 
 
-async def ended(db: asyncpg.Connection, count: int, place: str) -> None:
+async def ended(db: asyncpg.Connection, count: int, place: str, caller: str = "shop") -> None:
     for _ in range(count):
         job = await waiting(db, JobCallback(f"https://{place}/", place))
+        await db.execute("update redrive.jobs set principal = $2 where id = $1", job, caller)
         await db.execute("update redrive.jobs set state = 'CANCELLED' where id = $1", job)
 
 
@@ -242,6 +244,49 @@ async def test_of_places_that_are_not_known_to_be_prompt_only_so_many_are_called
         *(f"new-{number:02}.example:443" for number in range(1, 6)), "quick.example:443", "quick.example:443",
     ]  # fmt: skip
     assert await due(pool, most_doubtful=0, known=known) == []
+
+
+async def test_callers_whose_places_nobody_knows_have_their_turns(pool: Pool, db: asyncpg.Connection) -> None:
+    for number in range(20):
+        await ended(db, 2, f"flood-{number:02}.example:443", "flood")
+    for caller in ("a", "b"):
+        await ended(db, 3, f"{caller}.example:443", caller)
+    busy = {"flood": 15, "a": 1}
+    assert [each.place for each in await due(pool, most_doubtful=1, busy=busy)] == ["b.example:443"]
+    busy["b"] = 1
+    places = [each.place for each in await due(pool, most_doubtful=4, busy=busy, per_place=4)]
+    assert sorted(places) == ["a.example:443", "a.example:443", "b.example:443", "b.example:443"]
+    await ended(db, 1, "a.example:443", "a")
+    found = await due(pool, most_doubtful=2)
+    assert {each.caller: each.place for each in found} == {
+        "flood": "flood-00.example:443", "a": "a.example:443",
+    }  # fmt: skip
+
+
+async def test_the_newest_place_of_a_caller_waits_for_no_flood_before_it(
+    pool: Pool, db: asyncpg.Connection
+) -> None:
+    for number in range(20):
+        await ended(db, 2, f"new-{number:02}.example:443")
+    # Those that were tried before come up late, and are not new.
+    await db.execute(
+        "update redrive.callbacks set next_try_at = now() - interval '1 ms' where place like 'new-00%'"
+    )
+    for newest_first, places in ((True, ["new-19", "new-18"]), (False, ["new-01", "new-02"])):
+        found = await due(pool, most_doubtful=2, newest_first=newest_first)
+        assert sorted(each.place[:6] for each in found) == sorted(places)
+
+
+async def test_prompt_places_and_others_are_called_by_turns(pool: Pool, db: asyncpg.Connection) -> None:
+    known = {f"quick-{number}.example:443": Room(4, prompt=True) for number in range(6)}
+    for place in known:
+        await ended(db, 3, place)
+    for number in range(6):
+        await ended(db, 1, f"new-{number}.example:443")
+    found = [each.place[:3] for each in await due(pool, most=6, most_doubtful=3, known=known)]
+    assert sorted(found) == ["new"] * 3 + ["qui"] * 3
+    found = [each.place[:3] for each in await due(pool, most=6, most_doubtful=1, known=known)]
+    assert sorted(found) == ["new"] + ["qui"] * 5
 
 
 async def test_an_equal_submission_keeps_the_first_callback(db: asyncpg.Connection) -> None:

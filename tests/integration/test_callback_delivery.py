@@ -151,6 +151,30 @@ def test_a_flood_of_deaf_receivers_leaves_half_of_the_room_to_those_known_to_be_
         assert sent() <= 16
 
 
+FLOOD = """
+with job as (
+    insert into redrive.jobs (id, type, queue, state, calls_back, principal)
+    select place, 't', 'q', 'QUEUED', true, 'flood' from unnest($1::text[]) as place returning id
+)
+insert into redrive.job_callbacks select id, 'http://' || id || '/', id, '{CANCELLED}' from job
+"""
+
+
+def test_a_new_receiver_waits_for_no_flood_of_unknown_ones_of_another_caller(
+    caller: Caller, hook: Receiver
+) -> None:
+    with ExitStack() as stack:
+        deaf = [stack.enter_context(closing(socket.create_server(("127.0.0.1", 0)))) for _ in range(120)]
+        caller.database.execute(FLOOD, [f"127.0.0.1:{each.getsockname()[1]}" for each in deaf])
+        caller.database.execute("update redrive.jobs set state = 'CANCELLED'")
+        under_way = "select count(*) from redrive.callbacks where jsonb_array_length(answers) < tries"
+        eventually(lambda: caller.database.value(under_way) >= 16, 30, "the room of unknown ones is taken")
+        caller.end("new", hook.url)
+        caller.until("new", state="delivered")
+        waiting = "select count(*) from redrive.callbacks where tries = 0"
+        assert caller.database.value(waiting) > len(deaf) / 2, "it went before what came before it"
+
+
 def test_without_postgres_in_the_middle_of_a_delivery_it_comes_again_under_the_same_id(
     caller: Caller, hook: Receiver
 ) -> None:

@@ -18,9 +18,9 @@ SETTINGS = {
 class Caller(Graveyard):
     """No worker: jobs end by the test's own statements."""
 
-    def waits(self, job: str, url: str, *, result: bytes | None = None) -> None:
+    def waits(self, job: str, url: str, *, result: bytes | None = None, principal: str = "shop") -> None:
         """A job with a callback is there."""
-        self.job(job, "QUEUED", calls_back=True, result=result)
+        self.job(job, "QUEUED", calls_back=True, result=result, principal=principal)
         self.database.execute(
             "insert into redrive.job_callbacks values ($1, $2, $3, '{SUCCEEDED,DEAD,CANCELLED}')",
             job,

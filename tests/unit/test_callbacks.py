@@ -204,5 +204,17 @@ def test_receivers_that_are_new_forgotten_or_slow_share_the_room_of_deaf_ones() 
     assert not places.rooms(list)["other-0:443"].prompt
 
 
+def test_what_is_on_its_way_counts_for_its_caller_while_the_place_is_not_known_to_be_prompt() -> None:
+    places = Places()
+    for place, caller in (("new:443", "flood"), ("other:443", "flood"), ("new:443", "shop")):
+        places.begin(place, caller)
+    assert places.callers == {"flood": 2, "shop": 1}
+    places.heard("new:443", deaf=False, took_s=1)
+    assert places.callers == {"flood": 1}
+    places.end("other:443", "flood")
+    places.heard("new:443", deaf=True, took_s=1)
+    assert places.callers == {"flood": 1, "shop": 1}
+
+
 def free(places: Places) -> int:
     return sum(room.free for room in places.rooms(list).values())
