@@ -19,6 +19,10 @@ from storage.errors import REFUSALS, DatabaseAwayError, MigrationError
 
 log = logging.getLogger("redrive.api")
 RETRY_AFTER_S = 2
+# Somebody has to run `storage migrate`.
+MIGRATED_S = 30
+# To be sent again as they are: such an answer always says when, this if nothing else is known.
+LATER = {429, 503}
 # Faults that one answer lists, and characters of what is said of one.
 MAX_ERRORS = 20
 MAX_MESSAGE = 500
@@ -56,7 +60,8 @@ class Problem(Exception):
         self.detail = detail
         self.errors = tuple(errors[:MAX_ERRORS])
         self.more_errors = max(len(errors), total or 0) - len(self.errors)
-        self.headers = dict(headers or {})
+        soon = {"Retry-After": str(RETRY_AFTER_S)} if status in LATER else {}
+        self.headers = soon | dict(headers or {})
 
     @property
     def content(self) -> dict[str, object]:
@@ -99,7 +104,7 @@ def invalid(field: str, message: str) -> Problem:
 
 def away(detail: str) -> Problem:
     """503 for what a retry will mend."""
-    return Problem(503, "database-away", detail, headers={"Retry-After": str(RETRY_AFTER_S)})
+    return Problem(503, "database-away", detail)
 
 
 def install(app: FastAPI) -> None:
@@ -122,7 +127,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(MigrationError)
     async def _older_schema(request: Request, error: MigrationError) -> Response:
-        return Problem(503, "schema-older", str(error)).response()
+        headers = {"Retry-After": str(MIGRATED_S)}
+        return Problem(503, "schema-older", str(error), headers=headers).response()
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:

@@ -63,7 +63,7 @@ OPERATIONS = {
         "get_readiness",
         (
             Answer(200, "Jobs are accepted.", _FORMS),
-            Answer(503, "No database, no schema, or a full outbox.", (_AWAY,)),
+            Answer(503, "No database, no schema, or a full outbox.", (_AWAY,), ("Retry-After",)),
         ),
     ),
     "GET /metrics": Operation(

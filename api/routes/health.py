@@ -9,6 +9,7 @@ from fastapi.responses import PlainTextResponse
 
 from api.auth import Context, Reader
 from api.json_text import JsonResponse
+from api.problems import RETRY_AFTER_S
 from topology.prometheus.text import CONTENT_TYPE
 
 router = APIRouter(tags=["health"])
@@ -38,7 +39,9 @@ async def ready(runtime: Context) -> Response:
         "stuck_letters": runtime.watch.stuck,
         "degraded": [trouble.as_json() for trouble in troubles],
     }
-    return JsonResponse(content, 200 if is_ready else 503)
+    if is_ready:
+        return JsonResponse(content)
+    return JsonResponse(content, 503, {"Retry-After": str(RETRY_AFTER_S)})
 
 
 def metrics_router(*, public: bool) -> APIRouter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -14,8 +14,10 @@ from starlette.routing import BaseRoute
 
 from api.application import create_app
 from api.keys import hash_key, id_of, new_key
+from api.problems import Problem
 from api.runtime import Config, Runtime
 from api.settings import ApiSettings
+from storage.errors import DatabaseAwayError, MigrationError
 from storage.settings import StorageSettings
 from topology.address import AmqpAddress
 from topology.catalogue import TOPOLOGY
@@ -93,6 +95,32 @@ async def test_a_path_that_is_spelled_otherwise_is_not_there() -> None:
         for method, path in (("GET", "/dead-letters/"), ("POST", "/jobs/"), ("GET", "/healthz/")):
             answer = await client.request(method, path)
             assert (answer.status_code, answer.json()["type"]) == (404, "urn:redrive:problem:not-found"), path
+
+
+@pytest.mark.anyio
+async def test_whoever_may_come_again_is_told_when() -> None:
+    app = application()
+    errors = {"/older": MigrationError("Run: storage migrate"), "/away": DatabaseAwayError("no answer")}
+
+    def failing(error: Exception) -> Callable[[], None]:
+        def route() -> None:
+            raise error
+
+        return route
+
+    for path, error in errors.items():
+        app.add_api_route(path, failing(error))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        found = {path: await client.get(path) for path in (*errors, "/readyz")}
+    assert {path: (each.status_code, each.headers["retry-after"]) for path, each in found.items()} == {
+        "/older": (503, "30"),
+        "/away": (503, "2"),
+        "/readyz": (503, "2"),
+    }
+    for status in (429, 503):
+        assert Problem(status, "busy", "later").response().headers["retry-after"] == "2"
+        own = Problem(status, "busy", "later", headers={"Retry-After": "7"})
+        assert own.response().headers.getlist("retry-after") == ["7"]
 
 
 def test_docs_and_metrics_follow_their_switches() -> None:

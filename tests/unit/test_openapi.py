@@ -92,6 +92,16 @@ def test_each_refusal_is_a_problem_with_an_example_of_its_status(document: Docum
             assert {example["status"] for example in examples(content)} == {int(status)}, (name, status)
 
 
+def test_each_answer_to_come_again_for_says_when(document: Document) -> None:
+    headers = {
+        f"{name} {status}": answer.get("headers", {})
+        for name, status, answer in answers(document)
+        if status in {"429", "503"}
+    }
+    assert len(headers) > 50
+    assert [where for where, shown in headers.items() if "Retry-After" not in shown] == []
+
+
 def test_each_parameter_that_may_be_wrong_is_in_the_answers(document: Document) -> None:
     for name, operation in operations(document):
         bounded = {
