@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
+
+from topology.plan.have import HaveBinding
 
 TIMEOUT_S = 2.0
 # messages_dlx: letters that a queue could not hand to its dead-letter exchange; AMQP does not show them.
@@ -17,7 +19,7 @@ _COUNTS = "name,messages,messages_ready,messages_unacknowledged,messages_dlx,con
 # In the order of Rates' fields. Quorum queues tell no head_message_timestamp (3.10.8, 4.3).
 _RATES = ("publish_details", "deliver_get_details", "ack_details", "redeliver_details")
 COLUMNS = ",".join((_COUNTS, *(f"message_stats.{rate}.rate" for rate in _RATES)))
-BINDING = ("source", "destination", "destination_type", "routing_key")
+BINDING = ("source", "destination", "destination_type", "routing_key", "arguments")
 # Who asks meanwhile gets the same answer: the broker counts every 5 s.
 FRESH_S = 0.5
 
@@ -49,21 +51,12 @@ class QueueCounts:
     rates: Rates = Rates()
 
 
-class Way(NamedTuple):
-    """A binding."""
-
-    source: str
-    destination: str
-    kind: str  # queue | exchange
-    routing_key: str
-
-
 @dataclass(frozen=True)
 class Ways:
     """Exchanges by name, and bindings, without those of the default exchange."""
 
     exchanges: frozenset[str]
-    bindings: frozenset[Way]
+    bindings: frozenset[HaveBinding]
 
 
 class BrokerView:
@@ -134,8 +127,13 @@ def _heeding() -> Iterator[None]:
 def _ways(exchanges: httpx.Response, bindings: httpx.Response) -> Ways:
     return Ways(
         frozenset(row["name"] for row in exchanges.json()),
-        frozenset(Way(*(row[name] for name in BINDING)) for row in bindings.json() if row["source"]),
+        frozenset(_binding(row) for row in bindings.json() if row["source"]),
     )
+
+
+def _binding(row: dict[str, Any]) -> HaveBinding:
+    source, destination, kind, key, arguments = (row[name] for name in BINDING)
+    return HaveBinding(source, destination, kind, key, bool(arguments))
 
 
 def _counts(row: dict[str, Any]) -> QueueCounts:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from api.broker_view import BrokerView, BrokerViewError, Way, Ways
-from topology.entities import Entities, compile_topology
+from api.broker_view import BrokerView, BrokerViewError
+from topology.entities import compile_topology
+from topology.missing_ways import missing_ways
 from topology.spec import Topology
 
 # As often as the broker counts.
@@ -66,8 +67,10 @@ class BrokerWatch:
         if (began := clock()) < self._ways_due:
             return
         ways = await self._view.ways()
-        missing = await asyncio.to_thread(lambda: [*missing_ways(self._entities, queues, ways)])
-        self._ways = tuple(missing)
+        found = await asyncio.to_thread(
+            lambda: [*missing_ways(self._entities, queues, ways.exchanges, ways.bindings)]
+        )
+        self._ways = tuple(Trouble(way.name, f"the {way.kind} is missing") for way in found)
         self._ways_due = clock() + (clock() - began) / WAYS_SHARE
 
     async def run(self) -> NoReturn:
@@ -75,20 +78,6 @@ class BrokerWatch:
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
-
-
-def missing_ways(entities: Entities, queues: Collection[str], have: Ways) -> Iterator[Trouble]:
-    """Exchanges that are missing, and bindings between what is there. Without the first, dead letters and
-    retries stay in their queue; without the second they end in the catch-all queue. Pure."""
-    for exchange in entities.exchanges:
-        if exchange.name not in have.exchanges:
-            yield Trouble(exchange.name, "the exchange is missing")
-    for binding in entities.bindings:
-        ends = queues if binding.kind == "queue" else have.exchanges
-        if binding.source in have.exchanges and binding.destination in ends:
-            way = Way(binding.source, binding.destination, binding.kind, binding.routing_key)
-            if way not in have.bindings:
-                yield Trouble(binding.text, "the binding is missing")
 
 
 def _first(found: Sequence[Trouble], words: str) -> list[Trouble]:

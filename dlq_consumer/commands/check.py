@@ -26,8 +26,8 @@ from topology.drained import drained_state
 from topology.entities import compile_topology
 from topology.errors import InvalidTopologyError
 from topology.management import Management, ManagementError
-from topology.names import UNROUTED, dead_letter_queues, dlx
-from topology.plan.compare import has_binding
+from topology.missing_ways import MissingWay, missing_ways
+from topology.names import dead_letter_queues
 from topology.plan.look import look
 from topology.settings import TopologySettings, load_topology
 from topology.stuck import stuck_letters
@@ -63,8 +63,8 @@ class Report:
 def check(load: Load, running: bool, as_json: bool) -> None:
     """One `thing: OK` a line; exit 1 with the next command to run. Starts and changes nothing.
 
-    Without --running also: letters that the broker cannot hand on, missing dead-letter exchanges and
-    bindings, and groups that an older release made.
+    Without --running also: letters that the broker cannot hand on, missing exchanges and bindings,
+    and groups that an older release made.
 
     Example, as a container's health check: dlq check --running
     """
@@ -134,12 +134,12 @@ def _seen_by_management(report: Report, settings: TopologySettings, url: str) ->
         return report.bad("stuck letters", str(error))
     for queue, count in stuck.items():
         report.bad(f"queue {queue}", f"{count} dead letters {ADVICE}")
-    for name in missing:
-        report.bad(name, "it is missing. Run: topology apply")
+    for way in missing:
+        report.bad(f"{way.kind} {way.name}", "it is missing. Run: topology apply")
     if not stuck:
         report.good("stuck letters", "none")
     if not missing:
-        report.good("dead-letter exchanges")
+        report.good("exchanges and bindings")
     return not stuck and not missing
 
 
@@ -151,21 +151,15 @@ def _stuck(management: Management, vhost: str) -> dict[str, int]:
     return {}
 
 
-def _missing(settings: TopologySettings) -> Iterator[str]:
-    """Dead-letter exchanges and their bindings, said before a letter needs them: it would stay in its queue.
+def _missing(settings: TopologySettings) -> Iterator[MissingWay]:
+    """Said before a letter or a retry needs them: it would stay in its queue.
 
     Raises:
         ManagementError
     """
-    topology = load_topology(settings)
-    entities = compile_topology(topology, settings.time_scale)
+    entities = compile_topology(load_topology(settings), settings.time_scale)
     have = look(settings, entities)
-    exchanges = {UNROUTED, *(dlx(queue.name) for queue in topology.queues)}
-    yield from (f"exchange {name}" for name in sorted(exchanges - have.exchanges.keys()))
-    for binding in entities.bindings:
-        there = binding.source in have.exchanges and binding.destination in have.queues
-        if there and binding.source in exchanges and not has_binding(have, binding):
-            yield f"binding {binding.text}"
+    return missing_ways(entities, have.queues, have.exchanges, have.bindings)
 
 
 async def _queue(report: Report, connection: BrokerConnection, queue: str, *, running: bool) -> bool:

@@ -22,7 +22,7 @@ def delete(graveyard: Graveyard, kind: str, name: str) -> None:
 
 def test_stuck_letters_are_told_of_by_the_consumer_and_by_check_until_they_move(graveyard: Graveyard) -> None:
     well = graveyard.dlq("check").stdout
-    assert ("stuck letters: OK (none)" in well, "dead-letter exchanges: OK" in well) == (True, True)
+    assert ("stuck letters: OK (none)" in well, "exchanges and bindings: OK" in well) == (True, True)
     consumer = graveyard.start()
     delete(graveyard, "exchanges", "orders.dlx")
     foreseen = graveyard.dlq("check")

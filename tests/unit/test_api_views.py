@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from api.broker_view import QueueCounts, Rates, Way, Ways
-from api.broker_watch import missing_ways
+from api.broker_view import QueueCounts, Rates
 from api.job_view import accepted_view, job_view
 from api.openapi.queues import WorkQueue as ShownQueue
 from api.queue_view import queue_view
@@ -16,7 +15,6 @@ from storage.attempts import AttemptRow
 from storage.jobs import Job
 from storage.work_queues import OutboxCount, Recent, StoredQueue
 from topology.catalogue import TOPOLOGY
-from topology.entities import compile_topology
 from topology.spec import Ladder, Topology, WorkQueue
 
 T0 = datetime(2025, 1, 1, tzinfo=UTC)
@@ -177,22 +175,3 @@ def test_queues_without_the_broker_say_null_not_zero() -> None:
     assert (found["payments"]["jobs"], found["payments"]["oldest_seconds"]) == ({"QUEUED": 1}, 2.0)
     with_broker = shown(TOPOLOGY, {})["payments"]
     assert with_broker.keys() == found["payments"].keys() == ShownQueue.model_fields.keys()
-
-
-def test_a_binding_is_missing_only_between_what_is_there() -> None:
-    entities = compile_topology(Topology((WorkQueue("q", Ladder(tick_ms=100, steps=2)),)))
-    queues = {queue.name for queue in entities.queues}
-    exchanges = frozenset(exchange.name for exchange in entities.exchanges)
-    bindings = frozenset(Way(b.source, b.destination, b.kind, b.routing_key) for b in entities.bindings)
-
-    def named(queues: Collection[str], have: Ways) -> set[str]:
-        return {trouble.name for trouble in missing_ways(entities, queues, have)}
-
-    assert named(queues, Ways(exchanges, bindings)) == set()
-    lost = {b.text for b in entities.bindings if b.source in ("q.dlx", "q.due")}
-    assert len(lost) == 2
-    kept = frozenset(way for way in bindings if way.source not in ("q.dlx", "q.due"))
-    assert named(queues, Ways(exchanges, kept)) == lost
-    assert named(queues - {"q", "q.dlq"}, Ways(exchanges, kept)) == set()
-    without = Ways(exchanges - {"q.dlx", "q.due"}, kept)
-    assert named(queues, without) == {"q.dlx", "q.due"}, "and no binding of theirs"
