@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from storage import jobs, submissions
 from storage.audit import Submitting
-from storage.errors import DRIVER_ERRORS, DatabaseAwayError, StorageError
+from storage.errors import DRIVER_ERRORS, DatabaseAwayError, StorageError, said
 from storage.jobs import Accepted, IdempotencyKey, NewJob
 from storage.pool import AnyConnection
 from storage.submissions import Submission
@@ -103,7 +103,8 @@ async def _commit(db: AnyConnection, together: Sequence[_Waiting]) -> None:
         except StorageError:
             raise
         except DRIVER_ERRORS as error:  # one of them is refused: it alone is to hear of it
-            log.warning("jobs are committed one by one: %s", error, extra={"action": "group_commit_refused"})
+            extra = {"action": "group_commit_refused"}
+            log.warning("jobs are committed one by one: %s", said(error), extra=extra)
     for each in together:
         try:
             one = accepted.get(each.job.new.id) or await jobs.submit(db, *each.job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import sys
 from collections.abc import Awaitable, Callable
@@ -45,9 +46,19 @@ class Span(click.ParamType[timedelta]):
             self.fail(str(error), param, ctx)
 
 
+class Rate(click.FloatRange):
+    """`nan` is beyond no bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value} is no number", param, ctx)
+        return found
+
+
 RATE = click.option(
     "--rate",
-    type=click.FloatRange(0, 1e8),
+    type=Rate(0, 1e8),
     help="Requests a second; 0: no limit. Default: REDRIVE_API_RATE_PER_S.",
 )
 BURST = click.option(

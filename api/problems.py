@@ -94,7 +94,8 @@ def field_errors(error: ValidationError, within: str = "") -> list[FieldError]:
 
 
 def _field_error(found: Mapping[str, Any], loc: Sequence[str | int]) -> FieldError:
-    return FieldError(".".join(shortened(str(part), MAX_NAME) for part in loc) or "body", str(found["msg"]))
+    field = ".".join(shortened(str(part), MAX_NAME) for part in loc) or "body"
+    return FieldError(field, str(found["msg"]).removeprefix("Value error, "))
 
 
 def invalid(field: str, message: str) -> Problem:

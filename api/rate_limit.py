@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 # Of one process. The longest unused is forgotten first; it had filled up again long before.
 MOST_BUCKETS = 10_000
+# What headers tell of a rate next to nothing: a number has 15 digits at most there (RFC 8941, 3.3.1).
+LONGEST_S = 10.0**9
 
 
 @dataclass
@@ -29,13 +31,17 @@ class Taken:
     @property
     def headers(self) -> dict[str, str]:
         """As draft-ietf-httpapi-ratelimit-headers-10 spells them, and Retry-After (RFC 9110)."""
-        window = max(1, math.ceil(self.burst / self.rate))
-        full = math.ceil((self.burst - self.left) / self.rate)
+        window = max(1, _seconds(self.burst / self.rate))
+        full = _seconds((self.burst - self.left) / self.rate)
         found = {
             "RateLimit-Policy": f'"requests";q={self.burst};w={window}',
             "RateLimit": f'"requests";r={max(0, math.floor(self.left))};t={full}',
         }
-        return found if self.allowed else found | {"Retry-After": str(max(1, math.ceil(self.wait_s)))}
+        return found if self.allowed else found | {"Retry-After": str(max(1, _seconds(self.wait_s)))}
+
+
+def _seconds(wait: float) -> int:
+    return math.ceil(min(wait, LONGEST_S))
 
 
 class RateLimit:

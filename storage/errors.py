@@ -62,6 +62,12 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, asyncpg.InternalClientError | OSError | TimeoutError)
 
 
+def said(error: BaseException) -> str:
+    """The error without the row that broke a constraint: it may hold a payload or a key's hash."""
+    is_of_a_row = isinstance(error, asyncpg.IntegrityConstraintViolationError)
+    return str(error.args[0]) if is_of_a_row and error.args else str(error)
+
+
 @contextmanager
 def translate(what: str) -> Iterator[None]:
     """Turn connection-level errors inside into `DatabaseAwayError`; others pass unchanged.
@@ -115,5 +121,5 @@ def translate_all(what: str) -> Iterator[None]:
             yield
     except DRIVER_ERRORS as error:
         raise DatabaseRefusedError(
-            f"Postgres refuses ({what}): {error or 'no reason given'} ({type(error).__name__})"
+            f"Postgres refuses ({what}): {said(error) or 'no reason given'} ({type(error).__name__})"
         ) from error

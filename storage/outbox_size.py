@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from storage.errors import translate
 from storage.pool import AnyConnection
 
+# So many are counted each time.
+EXACT = 1_000
 # Rows are numbered without repetition, so there are never more than this.
 _AT_MOST = """
 SELECT coalesce((SELECT id FROM redrive.outbox ORDER BY id DESC LIMIT 1)
@@ -23,13 +25,17 @@ SELECT EXISTS (SELECT FROM unnest($2::text[]) AS asked (key) WHERE NOT EXISTS (
 
 
 async def due(db: AnyConnection, limit: int, *, within_s: float) -> int:
-    """Messages that are due within so many seconds, counted to `limit` at most. Below it, the number of all
-    rows may stand for it, which costs two look-ups.
+    """Messages that are due within so many seconds, counted to `limit` at most. Of more than `EXACT` the
+    range of all rows' numbers may stand for it, as it costs two look-ups.
 
     Raises:
         DatabaseAwayError: try again.
     """
     with translate("measure the outbox"):
+        few = min(limit, EXACT)
+        counted = int(await db.fetchval(_DUE, few, within_s))
+        if counted < few or few == limit:
+            return counted
         at_most = int(await db.fetchval(_AT_MOST))
         return at_most if at_most < limit else int(await db.fetchval(_DUE, limit, within_s))
 

@@ -50,8 +50,8 @@ class AsyncClient:
         callback_on: Sequence[State] | None = None,
     ) -> Job:
         job = NewJob(
-            type, payload, key or new_key(), delay_s, not_before, expires, priority, callback_url,
-            None if callback_on is None else tuple(callback_on),
+            type, payload, new_key() if key is None else key, delay_s, not_before, expires, priority,
+            callback_url, None if callback_on is None else tuple(callback_on),
         )  # fmt: skip
         return await self._run(submitting.submit(job, self._patience))
 

@@ -26,8 +26,14 @@ def options(url: str, api_key: str, verify: ssl.SSLContext | bool) -> dict[str, 
     Raises:
         ValueError: the address or the key cannot be; the message quotes neither the key nor a password.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+        # Each reads what the other does not mind: a port beyond 65535, a space before it all.
+        is_one = is_one and parts.port != 0 and httpx.URL(url).scheme == parts.scheme and " " not in url
+    except (ValueError, httpx.InvalidURL):
+        is_one = False
+    if not is_one:
         raise ValueError("the API's address must be like https://host:port, without user and password")
     if parts.query or parts.fragment:
         raise ValueError("the API's address has neither a query nor a fragment")

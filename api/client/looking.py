@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime
 from urllib.parse import quote
 
@@ -37,6 +38,8 @@ def wait(job: Job | str, patience: Patience, for_s: float | None) -> Steps[Job]:
         WaitTimeout: not within `for_s` seconds.
         RedriveError: no good answer for so long and `request_s` more, or for `total_s` where there is no end.
     """
+    if for_s is not None and math.isnan(for_s):
+        raise ValueError("timeout_s is no number")
     clock = patience.clock
     ends = None if for_s is None else clock() + for_s
     last: Job | None = None

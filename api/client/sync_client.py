@@ -66,8 +66,8 @@ class Client:
             RedriveError: it may have been; submit it again with `error.idempotency_key`.
         """
         job = NewJob(
-            type, payload, key or new_key(), delay_s, not_before, expires, priority, callback_url,
-            None if callback_on is None else tuple(callback_on),
+            type, payload, new_key() if key is None else key, delay_s, not_before, expires, priority,
+            callback_url, None if callback_on is None else tuple(callback_on),
         )  # fmt: skip
         return self._run(submitting.submit(job, self._patience))
 

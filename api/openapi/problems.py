@@ -37,7 +37,7 @@ WRONG_VALUES = {
     "hours": "Input should be less than or equal to 2160",
     "wait": "Input should be less than or equal to 60",
     "format": "Input should be 'json', 'mermaid' or 'svg'",
-    "since": f"Value error, 'yesterday' is not a time: {TIME_FORMS}",
+    "since": f"'yesterday' is not a time: {TIME_FORMS}",
     "last-event-id": "String should have at most 255 characters",
 }
 

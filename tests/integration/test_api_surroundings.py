@@ -135,6 +135,8 @@ def test_keys_are_listed_without_the_key_and_a_name_is_given_once(stack: Stack) 
     assert key.startswith("rdk_")
     assert stack.command("api.keys_cli:main", "create", "shop").returncode == 4
     assert stack.command("api.keys_cli:main", "create", "a b").returncode == 2
+    no_number = stack.command("api.keys_cli:main", "limit", "shop", "--rate", "nan")
+    assert (no_number.returncode, "nan is no number" in no_number.stderr) == (2, True)
     assert stack.command("api.keys_cli:main", "revoke", "nobody").returncode == 1
     listed = stack.command("api.keys_cli:main", "list", "--json").stdout
     assert [json.loads(line)["scopes"] for line in listed.splitlines()] == [["submit", "read", "operate"]]

@@ -184,6 +184,8 @@ def test_refusals_have_types_and_fields(running: Stack, client: Client) -> None:
         client.submit(TYPE, charge("other"), key="k")
     with pytest.raises(Invalid, match="idempotency_key"):
         client.submit(TYPE, charge("o"), key="é\n")
+    with pytest.raises(Invalid, match="not empty"):  # no key of its own instead, under which it runs twice
+        client.submit(TYPE, charge("o"), key="")
     with pytest.raises(NotFound):
         client.get("a/../b")
     with pytest.raises(NotFound):

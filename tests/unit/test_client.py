@@ -76,7 +76,19 @@ def test_neither_key_nor_payload_is_shown() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "jobs.example.com", "ftp://h", "https://", "https://u:rdk_secret@h", "http://h/?a=1", "http://h#a"],
+    [
+        *(
+            "",
+            "jobs.example.com",
+            "ftp://h",
+            "https://",
+            "https://u:rdk_secret@h",
+            "http://h/?a=1",
+            "http://h#a",
+        ),
+        *("http://h:abc", "http://h:99999", "http://h:-1", "http://[::1", "http://\ud800", "http://h\n"),
+        *("http://h h", " http://h"),
+    ],
 )
 def test_an_address_that_cannot_be_is_refused_without_its_secrets(url: str) -> None:
     with pytest.raises(ValueError, match="the API's address") as raised:
@@ -94,6 +106,11 @@ def test_a_key_that_cannot_be_is_refused(key: str) -> None:
 def test_a_time_that_cannot_be_is_refused(timeout: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
         Client("https://h", KEY, timeout_s=timeout)
+
+
+def test_a_wait_for_no_number_of_seconds_is_refused() -> None:
+    with Client("http://127.0.0.1:9", KEY) as client, pytest.raises(ValueError, match="no number"):
+        client.wait("j1", float("nan"))
 
 
 def event(state: str, mark: str) -> list[str]:

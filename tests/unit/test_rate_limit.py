@@ -55,3 +55,13 @@ def test_it_forgets_who_was_away_longest_and_stays_small() -> None:
     assert len(limit) == 3
     assert not limit.take("d", 1, 1, 0.0).allowed
     assert limit.take("a", 1, 1, 0.0).allowed
+
+
+def test_a_rate_next_to_nothing_is_told_in_numbers_that_a_header_may_have() -> None:
+    limit = RateLimit()
+    for rate in (1e-300, 5e-324):
+        refused = [limit.take(f"{rate}", rate, 3, 0.0) for _ in range(4)][-1]
+        assert refused.headers == {
+            "RateLimit-Policy": '"requests";q=3;w=1000000000', "RateLimit": '"requests";r=0;t=1000000000',
+            "Retry-After": "1000000000",
+        }  # fmt: skip
