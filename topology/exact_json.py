@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+# As many digits as Python reads of an integer, whatever it is set to (`sys.set_int_max_str_digits`).
+_DIGITS = 640
+
 
 class Number(float):
-    """A number with a point or an exponent, as it was written."""
+    """A number with a point, an exponent or very many digits, as it was written."""
 
     text: str
 
@@ -30,8 +33,14 @@ class _Reader:
         return made
 
 
+def _integer(text: str) -> int | Number:
+    return int(text) if len(text) <= _DIGITS else Number(text)
+
+
 def load(text: bytes) -> tuple[Any, bool]:
     """The value, and whether an object of it names a key twice; of such keys the last one is in the value.
+
+    A byte order mark before it is passed over (RFC 8259, section 8.1).
 
     Raises:
         ValueError: it is no JSON in UTF-8.
@@ -39,8 +48,9 @@ def load(text: bytes) -> tuple[Any, bool]:
     reader = _Reader()
     try:
         value = json.loads(
-            text.decode(), object_pairs_hook=reader.pairs, parse_float=Number, parse_constant=Number
-        )
+            text.decode("utf-8-sig"), object_pairs_hook=reader.pairs,
+            parse_float=Number, parse_int=_integer, parse_constant=Number,
+        )  # fmt: skip
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value, reader.repeated

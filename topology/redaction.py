@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +59,8 @@ def redact(message: Message, paths: Sequence[FieldPath]) -> tuple[Message, tuple
     """The message with `REDACTED` in place of these values, and the paths at which there were some.
 
     A body that cannot be read as JSON, and properties that cannot be taken apart, are kept as they are. The
-    headers that spell out a task's arguments are redacted where the body was, or cannot be read.
+    headers that spell out a task's arguments are redacted where the body was, or cannot be read. A body that
+    was in another encoding is in UTF-8 then, and its property says so.
     """
     try:
         properties = split(message.properties)
@@ -70,7 +73,7 @@ def redact(message: Message, paths: Sequence[FieldPath]) -> tuple[Message, tuple
             found.append(path.text)
     body, in_body, touched = _redacted_body(message, [path for path in paths if path.part != "headers"])
     if body != message.body:
-        properties = properties.without_headers((COMPRESSION,))
+        properties = _as_written(properties.without_headers((COMPRESSION,)))
     for header in REPRESENTED.values():
         if touched and _has(properties, header):
             properties = properties.with_header(header, REDACTED)
@@ -84,12 +87,36 @@ def _redacted_body(message: Message, paths: Sequence[FieldPath]) -> tuple[bytes,
     if not paths:
         return message.body, [], False
     try:
-        value, repeated = load(decompressed_body(delivery_of(split(message.properties), message.body)))
+        value, repeated = _read(split(message.properties), message.body)
         found = [path.text for path in paths if _filled(value, path)]
         # Of a key that is there twice, one value is not looked at: it goes.
         return (dump(value), found, True) if found or repeated else (message.body, [], False)
     except (Refused, ValueError):
         return message.body, [], True
+
+
+def _read(properties: Properties, body: bytes) -> tuple[Any, bool]:
+    """The JSON of a body in UTF-8, in what its first bytes show (UTF-16, UTF-32), or in the encoding that it
+    names. Raises Refused, ValueError."""
+    text = decompressed_body(delivery_of(properties, body))
+    try:
+        return load(text)
+    except ValueError as error:
+        first = error
+    for encoding in (json.detect_encoding(text), properties.text("content_encoding") or "utf-8"):
+        try:
+            if codecs.lookup(encoding).name != "utf-8":
+                return load(text.decode(encoding).encode("utf-8", "surrogatepass"))
+        except (LookupError, ValueError):
+            continue
+    raise first
+
+
+def _as_written(properties: Properties) -> Properties:
+    """With the encoding of the body that is written now, where another one is named."""
+    named = (properties.text("content_encoding") or "").lower()
+    ascii_names = ("", "utf-8", "utf8", "us-ascii", "ascii", "binary")
+    return properties if named in ascii_names else properties._replace(content_encoding=b"utf-8")
 
 
 def unfilled(message: Message, paths: Sequence[FieldPath]) -> list[str]:
@@ -101,7 +128,7 @@ def unfilled(message: Message, paths: Sequence[FieldPath]) -> list[str]:
         if path.part == "headers" and properties.get_header(path.names[0]) == REDACTED
     ]
     try:
-        value, _ = load(decompressed_body(delivery_of(properties, message.body)))
+        value, _ = _read(properties, message.body)
     except (Refused, ValueError):
         return found
     in_body = (path for path in paths if path.part != "headers")

@@ -79,6 +79,30 @@ def test_where_nothing_is_found_every_byte_stays() -> None:
     assert redact(Message(b"\xff", b"x"), parse_paths("body.pin"))[0] == Message(b"\xff", b"x")
 
 
+@pytest.mark.parametrize(
+    ("encoding", "named"),
+    [
+        ("utf-8-sig", None), ("utf-8-sig", "utf-8"), ("utf-16", None), ("utf-16-le", "utf-16"),
+        ("utf-32-be", "unheard of"), ("latin-1", "latin-1"), ("cp1252", "windows-1252"),
+    ],
+)  # fmt: skip
+def test_json_in_another_encoding_is_read_and_is_in_utf_8_then(encoding: str, named: str | None) -> None:
+    given = properties(content_encoding=named).encode()
+    paths = parse_paths("body.pin")
+    made, found = redact(Message(given, '{"pin": "é1", "a": "ü"}'.encode(encoding)), paths)
+    assert (made.body, found) == (b'{"pin": "[redacted]", "a": "\\u00fc"}', ("body.pin",))
+    assert split(made.properties).text("content_encoding") == (named and "utf-8")
+    assert unfilled(made, paths) == ["body.pin"]
+    other = Message(given, '{"nip": "é"}'.encode(encoding))
+    assert redact(other, paths) == (other, ())
+
+
+def test_a_number_of_any_length_hides_nothing() -> None:
+    digits = b"9" * 5_000
+    made, found = redact(plain(b'{"n": ' + digits + b', "pin": ' + digits + b"}"), parse_paths("body.pin"))
+    assert (made.body, found) == (b'{"n": ' + digits + b', "pin": "[redacted]"}', ("body.pin",))
+
+
 @pytest.mark.parametrize("body", [b"\xff\x00", b"[" * 50_000, b'{"pin": 1'])
 def test_what_cannot_be_read_is_kept_but_for_what_spells_it_out(body: bytes) -> None:
     message = plain(body, task="t", kwargsrepr="{'pin': 1}")
