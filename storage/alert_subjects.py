@@ -11,7 +11,7 @@ import asyncpg
 from storage.alert_rules import AlertKind, AlertPolicy, Watch, judge
 from storage.alerts import NewAlert, raise_alerts
 from storage.errors import translate
-from storage.letter_filter import IN_DOUBT
+from storage.letter_filter import IN_DOUBT, first_undecided
 from storage.pool import AnyConnection, Pool, lend
 from storage.schema import has_table, off_without_table
 
@@ -56,14 +56,12 @@ _WRONG = """
 UPDATE redrive.alert_subjects SET alerted_at = now(), resolved_at = NULL, missed = $2 WHERE subject = $1
 """
 _WELL = "UPDATE redrive.alert_subjects SET resolved_at = now(), missed = false WHERE subject = $1"
-_OLDEST = """
-SELECT l.id, l.stored_at, now() - l.stored_at > make_interval(secs => $1) AS too_old
-FROM redrive.dead_letters l
-WHERE l.state IN ('open', 'replaying', 'quarantined') AND l.duplicate_of IS NULL
+_OLDEST = first_undecided(
+    "l.id, l.stored_at, now() - l.stored_at > make_interval(secs => $1) AS too_old",
+    """l.duplicate_of IS NULL
   AND l.fingerprint NOT IN (SELECT fingerprint FROM redrive.group_states
-                            WHERE state = 'ignored' AND (ignored_until IS NULL OR ignored_until > now()))
-ORDER BY l.id LIMIT 1
-"""
+                            WHERE state = 'ignored' AND (ignored_until IS NULL OR ignored_until > now()))""",
+)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage.errors import translate
+from storage.letter_filter import first_undecided
 from storage.pool import AnyConnection
 from storage.schema import off_without_table
 
@@ -50,10 +51,7 @@ GROUPS = """
 SELECT count(*) FROM (SELECT fingerprint FROM redrive.group_counts
     WHERE state IN ('open', 'replaying', 'quarantined') GROUP BY fingerprint HAVING sum(letters) > 0) AS g
 """
-UNDECIDED = """
-SELECT extract(epoch FROM now() - stored_at)::float8 FROM redrive.dead_letters
-WHERE state IN ('open', 'replaying', 'quarantined') ORDER BY id LIMIT 1
-"""
+UNDECIDED = first_undecided("extract(epoch FROM now() - l.stored_at)::float8")
 ALERTS = """
 SELECT channel, count(*) AS number, extract(epoch FROM now() - min(created_at))::float8 AS age_s
 FROM redrive.alert_deliveries WHERE state = 'pending' GROUP BY channel ORDER BY channel

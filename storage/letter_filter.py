@@ -10,6 +10,12 @@ from itertools import product
 from storage.text import safe_text
 
 STATES = ("open", "replaying", "replayed", "discarded", "quarantined")
+# Why a letter died.
+REASONS = (
+    "exception", "exhausted", "rejected", "soft_timeout", "hard_timeout", "worker_lost", "memory",
+    "undecodable", "malformed", "unknown_task", "expired", "revoked", "delivery_limit", "maxlen",
+    "unroutable", "foreign", "unknown",
+)  # fmt: skip
 # Most letters lie in the dead-letter queue of their work queue; the others have an index of their own.
 _DLQ = ".dlq"
 FOREIGN_DLQ = f"l.dlq <> l.queue || '{_DLQ}'"
@@ -19,6 +25,19 @@ IN_DOUBT = """(l.state = 'replayed' AND l.id IN (
     SELECT i.letter_id FROM redrive.replay_items i
     WHERE i.outcome = 'unknown' OR i.decided_at IS NULL))"""
 UNDECIDED = f"({_WAITING} OR {IN_DOUBT})"
+
+
+def first_undecided(columns: str, condition: str = "true") -> str:
+    """Of a letter `l`: the first stored of those for which `condition` holds and that nobody has decided on,
+    or whose replay is over without a known outcome. Each part by an index of its own.
+    """
+    return f"""
+SELECT {columns} FROM redrive.dead_letters l WHERE l.id = (SELECT min(id) FROM (
+    (SELECT l.id FROM redrive.dead_letters l WHERE {_WAITING} AND {condition} ORDER BY l.id LIMIT 1)
+    UNION ALL
+    (SELECT l.id FROM redrive.replay_items i JOIN redrive.dead_letters l ON l.id = i.letter_id
+     WHERE i.outcome = 'unknown' AND l.state = 'replayed' AND {condition} ORDER BY i.letter_id LIMIT 1)) AS f)
+"""  # noqa: S608 - texts of our own
 
 
 @dataclass(frozen=True)

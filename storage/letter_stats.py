@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 
 from storage.errors import translate
+from storage.letter_filter import first_undecided
 from storage.pool import AnyConnection, Pool, lend
 from storage.schema import needs_this_release
 from storage.times import shown_time
@@ -32,11 +33,8 @@ FROM generate_series(date_trunc('hour', now(), 'UTC') - ($1 - 1) * interval '1 h
                      date_trunc('hour', now(), 'UTC'), interval '1 hour') AS h (hour)
 LEFT JOIN redrive.group_hours c USING (hour) GROUP BY h.hour ORDER BY h.hour
 """
-# The first of those that lie there; waiting since its death.
-_OLDEST = """
-SELECT id, dead_at, extract(epoch FROM now() - dead_at)::float8 AS age_s FROM redrive.dead_letters
-WHERE state IN ('open', 'replaying', 'quarantined') ORDER BY id LIMIT 1
-"""
+# Waiting since its death.
+_OLDEST = first_undecided("l.id, l.dead_at, extract(epoch FROM now() - l.dead_at)::float8 AS age_s")
 _NEWEST = "SELECT id, dead_at, stored_at FROM redrive.dead_letters ORDER BY id DESC LIMIT 1"
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from storage import alert_subjects, alerts
+from storage import alert_subjects, alerts, figures, letter_stats
 from storage.alert_list import AlertFilter, newest
 from storage.alert_rules import AlertPolicy, Route
 from storage.alert_snoozes import UnknownSubjectError, snooze
@@ -87,6 +87,18 @@ async def test_a_replay_of_unknown_outcome_is_no_decision(pool: Pool) -> None:
         " from redrive.replays r, redrive.dead_letters l"
     )
     assert await alert_subjects.resolve_groups(pool, POLICY) == 0
+    letter = await pool.fetchval("select id from redrive.dead_letters")
+    assert await oldest(pool) == (letter, letter, True)
+    await pool.execute("update redrive.replay_items set outcome = 'succeeded'")
+    assert await oldest(pool) == (None, None, False)
+
+
+async def oldest(pool: Pool) -> tuple[int | None, int | None, bool]:
+    """The oldest undecided letter of alerts and of `dlq stats`, and whether the metrics have one."""
+    alert = await alert_subjects.oldest_undecided(pool, 60.0)
+    shown = (await letter_stats.stats(pool))["oldest_undecided"]
+    age = await pool.fetchval(figures.UNDECIDED)
+    return None if alert is None else alert.letter_id, shown and shown["id"], age is not None
 
 
 async def test_an_ignored_group_is_not_told_of(pool: Pool) -> None:
