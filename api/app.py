@@ -44,7 +44,7 @@ def load_config() -> Config:
         _refuse([str(error)])
     return Config(
         api, storage, topology, broker.address, broker.management_url.get_secret_value(), replays,
-        callbacks.reach if callbacks.secret else None, broker.time_scale,
+        callbacks.reach if callbacks.secret else None, broker.time_scale, broker.watched_here,
     )  # fmt: skip
 
 

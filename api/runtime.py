@@ -54,6 +54,7 @@ class Config:
     replays: ReplaySettings
     callbacks: Reach | None = None  # where they may lead; None: none are taken
     time_scale: float = 1.0
+    watched: frozenset[str] = frozenset()  # drained though not of the topology: no place for a replay
 
 
 class Runtime:

@@ -9,7 +9,7 @@ from typing import Any
 from dlq_consumer import printing
 
 _NAMES = (
-    "id", "queue", "dead_letter_queue", "target", "reason", "detail", "state", "task", "job_id",
+    "id", "queue", "dead_letter_queue", "vhost", "target", "reason", "detail", "state", "task", "job_id",
     "message_id", "group", "dead_at", "stored_at", "body_size", "body_sha256",
     "possible_duplicate", "duplicate_of", "replay_of", "imported_from",
 )  # fmt: skip
@@ -43,11 +43,22 @@ def print_dossier(shown: Mapping[str, Any]) -> None:
     for item in shown["replays"]:
         printing.block(
             f"replay {item['replay_id']} by {item['requested_by']}",
-            f"{item['state']} {item['outcome'] or ''} to {item['target']} {item['detail'] or ''}",
+            _told(item),
         )
     for step in shown["history"]:
         told = {name: value for name, value in step.items() if name not in _TOLD_ELSEWHERE}
         printing.block(f"{step['action']} by {step['by']}, {step['at']}", json.dumps(told))
+
+
+def _told(item: Mapping[str, Any]) -> str:
+    """Such as `published to payments: died_again, as letter 54`."""
+    said = [
+        item["outcome"],
+        f"as letter {letter}" if (letter := item["next_letter_id"]) else None,
+        item["detail"],
+    ]
+    told = ", ".join(filter(None, said))
+    return f"{item['state']} to {item['target']}" + (f": {told}" if told else "")
 
 
 def _headers(headers: Any, types: Sequence[tuple[str, str]]) -> list[str]:

@@ -28,6 +28,11 @@ LETTER_COLUMNS = """
 """
 _ONE = f"SELECT {LETTER_COLUMNS} FROM redrive.dead_letters l WHERE l.id = $1"  # noqa: S608
 _BODY = "SELECT body FROM redrive.dead_letters WHERE id = $1"
+# None of an imported letter: the file does not tell.
+_VHOST = (
+    "SELECT nullif(s.vhost, '') FROM redrive.drain_sessions s"
+    " WHERE s.id = (SELECT l.session_id FROM redrive.dead_letters l WHERE l.id = $1)"
+)
 _GROUP = "SELECT * FROM redrive.groups WHERE fingerprint = $1"
 _JOB_STATE = "SELECT state, generation, attempt, reason FROM redrive.jobs WHERE id = $1"
 _REPLAYS = """
@@ -112,6 +117,7 @@ class Dossier:
     group: dict[str, Any]
     job: dict[str, Any] | None
     replay_of: int | None
+    vhost: str | None
     marks: Marks
     edit: StoredEdit | None
     sent_edits: dict[str, int]
@@ -132,6 +138,7 @@ class Dossier:
             "attempts": shown["attempts"] or self.marks.attempts,
             "replays": [each | {"edit": self.sent_edits.get(each["token"])} for each in self.letter.replays],
             "edit": None if self.edit is None else self.edit.as_json() | bytes_of_edit,
+            "vhost": self.vhost,
             "target": self.letter.target,
             "exchange": self.letter.exchange,
             "routing_key": self.letter.routing_key,
@@ -169,6 +176,7 @@ async def dossier(pool: Pool | AnyConnection, letter_id: int) -> Dossier:
         group = await pool.fetchrow(_GROUP, letter.fingerprint)
         job = await pool.fetchrow(_JOB_STATE, letter.job_id) if letter.job_id is not None else None
         replay_of = await pool.fetchval(_REPLAY_OF, letter_id)
+        vhost = await pool.fetchval(_VHOST, letter_id)
         marks = await letter_actions.marks(pool, letter_id)
         edit = (await letter_edits.newest(pool, [letter_id])).get(letter_id)
         sent_edits = await letter_edits.sent_of(pool, letter_id)
@@ -180,6 +188,7 @@ async def dossier(pool: Pool | AnyConnection, letter_id: int) -> Dossier:
         _plain(group),
         _plain(job) if job is not None else None,
         replay_of,
+        vhost,
         marks,
         edit,
         sent_edits,

@@ -17,6 +17,8 @@ from storage.replay_fitness import ANY, Choice, Fitness, Unfit
 # in the body, which is read only then.
 _LARGE = 100_000
 _NO_TASK_HEADER = r"(l.task IS NOT NULL AND position('\x047461736b53'::bytea IN {}) = 0)"
+# So many letters of each kind that is left out are named, those with the lowest ids.
+NAMED = 20
 # Of what is read at once: letters, and bytes of them. One letter may be larger.
 _READ_AT_ONCE = 500
 HELD_BYTES = 16 * 1024 * 1024
@@ -24,10 +26,13 @@ HELD_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Selection:
-    """`fit`: letters to send, by (target, task, reason). `left_out`: letters passed over, by why."""
+    """`fit`: letters to send, by (target, task, reason). `left_out`: letters passed over, by why; `named`:
+    the ids of the first `NAMED` of them, by the same.
+    """
 
     fit: Mapping[tuple[str, str | None, str], int]
     left_out: Mapping[str, int]
+    named: Mapping[str, Sequence[int]]
 
     @property
     def letters(self) -> int:
@@ -41,6 +46,7 @@ class Selection:
                 for (target, task, reason), count in self.fit.items()
             ],
             "left_out": dict(self.left_out),
+            "left_out_letters": {why: list(ids) for why, ids in self.named.items()},
         }
 
 
@@ -66,9 +72,12 @@ async def survey(pool: Pool | AnyConnection, choice: Choice, fitness: Fitness = 
     """
     fit: dict[tuple[str, str | None, str], int] = {}
     left_out: dict[str, int] = {}
+    named: dict[str, list[int]] = {}
 
-    def leave_out(letter: Unfit, count: int) -> None:
-        left_out[letter.kind_words] = left_out.get(letter.kind_words, 0) + count
+    def leave_out(letter: Unfit, count: int, ids: Sequence[int]) -> None:
+        why = letter.kind_words
+        left_out[why] = left_out.get(why, 0) + count
+        named[why] = sorted({*named.get(why, ()), *ids})[:NAMED]
 
     with translate("survey letters for a replay"):
         async with (
@@ -81,7 +90,8 @@ async def survey(pool: Pool | AnyConnection, choice: Choice, fitness: Fitness = 
             # What is about one letter (a number, a replay) is not in the words of its kind.
             statement = (
                 "SELECT why ->> 0 AS kind, CASE WHEN why ->> 0 IN ('duplicate', 'outstanding', 'doubtful',"  # noqa: S608
-                f" 'same_job') THEN NULL ELSE why ->> 1 END AS about, target, task, reason, count(*) AS n"
+                f" 'same_job') THEN NULL ELSE why ->> 1 END AS about, target, task, reason, count(*) AS n,"
+                f" (array_agg(id ORDER BY id) FILTER (WHERE why IS NOT NULL))[:{NAMED}] AS ids"
                 f" FROM ({inner}) s GROUP BY 1, 2, 3, 4, 5 ORDER BY n DESC, 3, 4, 5"
             )
             for row in await connection.fetch(statement, *values.values):
@@ -89,15 +99,15 @@ async def survey(pool: Pool | AnyConnection, choice: Choice, fitness: Fitness = 
                     of = (fitness.to or row["target"], row["task"], row["reason"])
                     fit[of] = fit.get(of, 0) + row["n"]
                 else:
-                    leave_out(Unfit(0, row["kind"], row["about"]), row["n"])
+                    leave_out(Unfit(0, row["kind"], row["about"]), row["n"], row["ids"])
             async for row, why in _in_vain(connection, choice, fitness):
                 of = (fitness.to or row["target"], row["task"], row["reason"])
                 fit[of] -= 1
-                leave_out(Unfit(row["id"], "in_vain", why), 1)
+                leave_out(Unfit(row["id"], "in_vain", why), 1, [row["id"]])
             if not isinstance(choice, LetterFilter):
                 for letter in await missing(connection, choice):
-                    leave_out(letter, 1)
-    return Selection({of: count for of, count in fit.items() if count}, left_out)
+                    leave_out(letter, 1, [letter.letter_id])
+    return Selection({of: count for of, count in fit.items() if count}, left_out, named)
 
 
 async def fit_letters(

@@ -57,13 +57,18 @@ def wrong_name(queue: str) -> str | None:
 
 
 def look(
-    address: AmqpAddress, topology: Topology, queues: Collection[str], settings: ReplaySettings, name: str
-) -> Targets:
+    address: AmqpAddress, topology: Topology, queues: Collection[str], settings: ReplaySettings, name: str,
+    *, watched: Collection[str],
+) -> Targets:  # fmt: skip
     """Ask about these queues, over one short connection called `name`. Blocks.
+
+    `watched`: what else than the topology's dead-letter queues is drained in this vhost.
 
     A broker that does not answer is no error: what is gone is then found when the letters are sent.
     """
     refused = {queue: why for queue in queues if (why := _is_ours(topology, queue))}
+    # What arrives there is drained at once, as the letter of another death.
+    refused |= {queue: f"{queue} is drained (REDRIVE_WATCH)" for queue in queues if queue in watched}
     work = frozenset(queue.name for queue in topology.queues)
     given = None if settings.max_mib is None else settings.max_mib * MIB
     frame = FRAME_MAX

@@ -85,6 +85,11 @@ class TopologySettings(NamedTopology):
         return tuple(dict.fromkeys(Place(each.vhost or self.address.vhost, each.queue) for each in found))
 
     @property
+    def watched_here(self) -> frozenset[str]:
+        """Those of them in the vhost that the process works in."""
+        return frozenset(place.queue for place in self.watched if place.vhost == self.address.vhost)
+
+    @property
     def address(self) -> AmqpAddress:
         return AmqpAddress.parse(self.amqp_url.get_secret_value())
 

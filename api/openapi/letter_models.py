@@ -151,6 +151,7 @@ class LetterDossier(Letter):
 
     replays: list[SentReplay]  # type: ignore[assignment]  # each with one field more
     edit: LetterEdit | None = Field(description="the edit in force")
+    vhost: str | None = Field(description="of its dead-letter queue; null: it was imported")
     target: str | None = Field(description="where a replay sends it; null: its history does not tell")
     exchange: str
     routing_key: str

@@ -44,7 +44,7 @@ GROUP: dict[str, Any] = {
 }  # fmt: skip
 _DEAD_JOB = {"state": "DEAD", "generation": 1, "attempt": 1, "reason": "exception"}
 _OPEN: dict[str, Any] = LETTER | {
-    "edit": None, "target": story.QUEUE, "exchange": "payments.dlx", "routing_key": story.QUEUE,
+    "edit": None, "vhost": "/", "target": story.QUEUE, "exchange": "payments.dlx", "routing_key": story.QUEUE,
     "properties": {"content_type": "application/json", "content_encoding": "utf-8", "delivery_mode": 2,
                    "correlation_id": story.JOB, "message_id": story.JOB},
     "header_types": [["lang", "string"], ["task", "string"], ["id", "string"], ["retries", "int32"],

@@ -95,6 +95,7 @@ class ReplayDryRun(Shown):
     letters: Count = Field(description="that can be replayed")
     of: list[ReplayPortion]
     left_out: dict[str, Count] = Field(description="letters that cannot be, by why")
+    left_out_letters: dict[str, list[int]] = Field(description="of each, the 20 with the lowest ids")
     to_send: Count
     refused: bool = Field(description="a named letter cannot be replayed, so the plan would be refused")
 
@@ -125,7 +126,7 @@ _DONE = _CREATED | {
 }  # fmt: skip
 _DRY = {
     "letters": 1, "of": [{"target": story.QUEUE, "task": story.TASK, "reason": "exception", "letters": 1}],
-    "left_out": {}, "to_send": 1, "refused": False,
+    "left_out": {}, "left_out_letters": {}, "to_send": 1, "refused": False,
 }  # fmt: skip
 
 

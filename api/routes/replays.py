@@ -203,8 +203,9 @@ async def _fitness(asked: ReplayRequest, runtime: Runtime) -> Fitness:
         async with runtime.database(CREATE_S) as db:
             queues = await targets(db, asked.choice)
     found = await asyncio.to_thread(
-        replay_targets.look, config.address, config.topology, queues, config.replays, "redrive-api-replay"
-    )
+        replay_targets.look, config.address, config.topology, queues, config.replays, "redrive-api-replay",
+        watched=config.watched,
+    )  # fmt: skip
     return Fitness(
         asked.to, found.refused, found.job_queues, found.largest_body, config.replays.laps, found.in_vain,
         asked.force,

@@ -1,7 +1,8 @@
-"""How every `dlq` command ends: exit 130 after Ctrl-C, wherever it comes; its help says so."""
+"""How every `dlq` command ends: 130 after Ctrl-C, wherever it comes, 1 on a full disk; its help says so."""
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Any
 
@@ -26,6 +27,11 @@ class Commands(OnDemand):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             sys.exit(exits.INTERRUPTED)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # the reader has enough: click ends with 1, without a word
+                raise
+            click.echo(f"dlq: {error}", err=True)  # such as a full disk behind standard output
+            sys.exit(exits.FAILED)
         except click.Abort as error:
             if isinstance(error.__context__, KeyboardInterrupt):  # it came at a question
                 sys.exit(exits.INTERRUPTED)

@@ -14,11 +14,11 @@ from typing import BinaryIO
 import click
 
 from dlq_consumer.commands.filtering import filter_options
-from dlq_consumer.commands.running import Load, fail, with_database
+from dlq_consumer.commands.running import Load, with_database
+from dlq_consumer.commands.writing import STDOUT, told
 from storage.exports import export
 from storage.letter_filter import LetterFilter
 from storage.pool import Pool
-from topology import exits
 from topology.letter_view import view_properties
 
 
@@ -58,19 +58,19 @@ def export_letters(load: Load, wanted: LetterFilter, out: Path | None) -> None:
 def _file(path: Path | None) -> Iterator[Callable[[Iterable[bytes]], None]]:
     """What writes. A named file appears at the end; any trouble with it ends the command."""
     if path is None:
-        yield partial(_write, sys.stdout.buffer, "standard output")
-        _write(sys.stdout.buffer, "standard output", (), last=True)
+        yield partial(_write, sys.stdout.buffer, STDOUT)
+        _write(sys.stdout.buffer, STDOUT, (), last=True)
         return
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with _told(path):
+        with told(path):
             if path.exists():
                 raise FileExistsError(errno.EEXIST, "is there already")
             file = os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         with file:
             yield partial(_write, file, str(path))
             _write(file, str(path), (), last=True)
-        with _told(path):
+        with told(path):
             os.link(part, path)  # unlike a rename it takes nobody's place
     finally:
         with suppress(OSError):
@@ -78,22 +78,9 @@ def _file(path: Path | None) -> Iterator[Callable[[Iterable[bytes]], None]]:
 
 
 def _write(file: BinaryIO, name: str, pieces: Iterable[bytes], *, last: bool = False) -> None:
-    with _told(name):
+    with told(name):
         file.writelines(pieces)
         if last:
             file.flush()
             with suppress(OSError):  # a pipe
                 os.fsync(file.fileno())
-
-
-@contextmanager
-def _told(name: object) -> Iterator[None]:
-    """So that nobody takes it for an error of the database's connection."""
-    try:
-        yield
-    except BrokenPipeError:
-        # Who reads has enough; what is left must not be written at the end of the process.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(exits.FAILED)
-    except OSError as error:
-        fail(f"{name}: {error.strerror}")

@@ -12,7 +12,7 @@ import click
 
 from dlq_consumer.commands.running import Load, with_database
 from storage.group_list import find
-from storage.letter_filter import STATES, LetterFilter
+from storage.letter_filter import REASONS, STATES, LetterFilter
 from storage.times import TIME_FORMS, read_time
 
 FINGERPRINT = re.compile(r"[0-9a-f]{32}")
@@ -28,18 +28,28 @@ def past(context: click.Context, parameter: click.Parameter, value: str | None) 
         raise click.BadParameter(str(error)) from None
 
 
+def said(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A variable that a script left empty chooses nothing by itself, and every letter with --text."""
+    if value == "":
+        raise click.BadParameter("it is empty")
+    return value
+
+
+REASON = click.option(
+    "--reason", type=click.Choice(REASONS), metavar="REASON", help="Why, such as exception or delivery_limit."
+)
 _OPTIONS = (
-    click.option("--queue", help="Work queue or dead-letter queue."),
-    click.option("--reason", help="Why it died, such as exception or delivery_limit."),
-    click.option("--task", help="Name of the task."),
-    click.option("--exception", help="Type of the exception, as `dlq list` shows it."),
-    click.option("--group", help="Fingerprint of the group, or how it begins."),
+    click.option("--queue", callback=said, help="Work queue or dead-letter queue."),
+    REASON,
+    click.option("--task", callback=said, help="Name of the task."),
+    click.option("--exception", callback=said, help="Type of the exception, as `dlq list` shows it."),
+    click.option("--group", callback=said, help="Fingerprint of the group, or how it begins."),
     click.option("--state", type=click.Choice(STATES), help="What has become of it."),
     click.option("--undecided", is_flag=True, help="Nobody has decided on it, or its outcome is not known."),
     click.option("--since", callback=past, metavar="TIME", help=f"Died then or later: {TIME_FORMS}."),
     click.option("--until", callback=past, metavar="TIME", help="Died before."),
-    click.option("--job", "job_id", help="Id of the job."),
-    click.option("--text", help="Stands in the body."),
+    click.option("--job", "job_id", callback=said, help="Id of the job."),
+    click.option("--text", callback=said, help="Stands in the body."),
 )
 
 

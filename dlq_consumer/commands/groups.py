@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dlq_consumer import printing
+from dlq_consumer.commands.filtering import REASON, said
 from dlq_consumer.commands.regroup import regroup
 from dlq_consumer.commands.running import Load, fail, with_database
 from storage import group_list, group_states, letters
@@ -46,9 +47,9 @@ def span(context: click.Context, parameter: click.Parameter, value: str | None) 
 
 @click.group(invoke_without_command=True)
 @click.option("--state", type=click.Choice(GROUP_STATES), help="What was decided about it.")
-@click.option("--queue", help="Work queue in which its letters died.")
-@click.option("--task", help="Name of the task.")
-@click.option("--reason", help="Why they died, such as exception or delivery_limit.")
+@click.option("--queue", callback=said, help="Work queue in which its letters died.")
+@click.option("--task", callback=said, help="Name of the task.")
+@REASON
 @click.option(
     "--sort", type=click.Choice(["last_seen", "letters"]), default="last_seen", show_default=True,
     help="What is at the top.",

@@ -187,8 +187,9 @@ def _fitness(load: Load, choice: Choice, to: str | None, force: bool) -> Fitness
     async def ask(pool: Pool) -> Fitness:
         queues = [to] if to is not None else await targets(pool, choice)
         found = await asyncio.to_thread(
-            replay_targets.look, broker.address, topology, queues, settings, "redrive-dlq-cli"
-        )
+            replay_targets.look, broker.address, topology, queues, settings, "redrive-dlq-cli",
+            watched=broker.watched_here,
+        )  # fmt: skip
         if found.not_asked:
             click.echo(f"dlq: whether the queues exist is not checked: {found.not_asked}", err=True)
         return Fitness(
@@ -220,7 +221,9 @@ def _print_selection(selection: Selection, count: int, refused: bool) -> None:
     )
     click.echo(f"letters to send: {count}")
     for why, letters in selection.left_out.items():
-        click.echo(f"{'refused' if refused else 'left out'}: {letters}, {printing.plain(why)}")
+        ids = selection.named[why]
+        which = ", ".join([*map(str, ids), *(["…"] if letters > len(ids) else [])])
+        click.echo(f"{'refused' if refused else 'left out'}: {letters} ({which}), {printing.plain(why)}")
     if refused:
         click.echo("one that cannot be replayed refuses them all, unless --skip-ineligible")
 

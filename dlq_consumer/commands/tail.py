@@ -10,6 +10,7 @@ from dlq_consumer import printing
 from dlq_consumer.commands.filtering import filter_options
 from dlq_consumer.commands.letters import HEADS, cells
 from dlq_consumer.commands.running import Load, with_database
+from dlq_consumer.commands.writing import STDOUT, told
 from storage import letter_feed
 from storage.errors import DatabaseAwayError
 from storage.letter_filter import LetterFilter
@@ -69,11 +70,12 @@ def tail(load: Load, wanted: LetterFilter, last: int, as_json: bool) -> None:
 
 
 def _say(letter: Letter, as_json: bool) -> None:
-    if as_json:
-        view = view_properties(letter.properties)
-        printing.json_line(letter.as_json(headers=view.headers, deaths=view.deaths))
-    else:
-        _line(cells(letter))
+    with told(STDOUT):
+        if as_json:
+            view = view_properties(letter.properties)
+            printing.json_line(letter.as_json(headers=view.headers, deaths=view.deaths))
+        else:
+            _line(cells(letter))
 
 
 def _line(values: tuple[object, ...]) -> None:

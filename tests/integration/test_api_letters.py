@@ -19,6 +19,7 @@ from topology.declare import connection
 @pytest.fixture
 def running(stack: Stack) -> Stack:
     stack.apply_topology()
+    stack.settings["REDRIVE_WATCH"] = "theirs"
     stack.start_api()
     stack.start_consumer()
     return stack
@@ -201,6 +202,9 @@ def test_a_replay_by_filter_is_told_then_made_paused_and_cancelled_over_http(run
     assert running.http.get("/replays").json()["replays"] == []
     refused = running.http.post("/replays", json=asked | {"to": "nowhere"})
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:redrive:problem:not-replayable")
+    drained = running.http.post("/replays", json=asked | {"to": "theirs", "dry_run": True}).json()
+    assert drained["left_out"] == {"theirs is drained (REDRIVE_WATCH)": 4}
+    assert [len(ids) for ids in drained["left_out_letters"].values()] == [4]
 
     made = running.http.post("/replays", json=asked | {"rate": 0.2, "canary": 3, "note": "mended"})
     plan = made.json()

@@ -84,6 +84,7 @@ def test_show_prints_the_dossier(graveyard: Graveyard) -> None:
 
     printed = graveyard.dlq("show", str(letter["id"])).stdout
     shown = graveyard.shown(letter["id"])
+    assert ["vhost", graveyard.vhost.vhost] in [line.split() for line in printed.splitlines()]
     for words in ("rejected by its consumer in orders", "ValueError: no", '"order": "1"', "redrive-attempt"):
         assert words in printed
     assert shown["body"]["json"][1] == {"order": "1"}
@@ -104,8 +105,13 @@ def test_wrong_usage_ends_with_2(graveyard: Graveyard) -> None:
         ("replay",),
         ("list", "--state", "gone"),
         ("replay", "1", "--rate", "0"),
+        # Left empty by a script: of the text every letter would match.
+        ("discard", "--text", "", "--note", "no", "--yes"),
+        ("replay", "--queue", "", "--yes"),
+        ("groups", "--task", ""),
+        ("list", "--reason", "exeption"),
     ):
-        assert graveyard.dlq(*arguments).returncode == 2
+        assert graveyard.dlq_here(*arguments).exit_code == 2, arguments
     del graveyard.settings["REDRIVE_DATABASE_URL"]
     done = graveyard.dlq("list")
     assert done.returncode == 2

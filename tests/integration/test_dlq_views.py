@@ -95,6 +95,17 @@ def test_ctrl_c_at_a_question_ends_with_130_and_nothing_is_changed(stored: Stack
     assert here(stored, "list", "--state", "discarded", "--json").stdout.count("\n") == 1
 
 
+@pytest.mark.parametrize("arguments", [("list",), ("tail",), ("export",)])
+def test_a_full_disk_is_told_and_is_none_of_the_databases(stored: Stack, arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            console_script(DLQ, *arguments), env=clean_environment(stored.settings),
+            cwd=stored.processes.directory, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False,
+        )  # fmt: skip
+    told = done.stderr.decode()
+    assert (done.returncode, told.count("\n"), "No space left on device" in told) == (1, 1, True), told
+
+
 def test_a_list_goes_on_where_it_ended(stored: Stack) -> None:
     first = here(stored, "list", "--limit", "3", "--json")
     assert [json.loads(line)["id"] for line in first.stdout.splitlines()] == [5, 4, 3]
@@ -151,3 +162,20 @@ def test_a_shell_completes_commands_options_and_choices(stored: Stack, shell: st
             ["bash", "-c", ask], env=environment, capture_output=True, text=True, timeout=60, check=False
         )
         assert done.stdout.splitlines() == [answer], (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_a_reader_who_has_enough_ends_a_tail_without_a_word(
+    stored: Stack, arguments: tuple[str, ...]
+) -> None:
+    process = subprocess.Popen(
+        console_script(DLQ, "tail", "-n", "1", *arguments), env=clean_environment(stored.settings),
+        cwd=stored.processes.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    while b"exception" not in process.stdout.readline():
+        pass
+    process.stdout.close()
+    store(stored.database, 1, task="after it is closed")
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (1, b"")

@@ -60,6 +60,7 @@ def test_a_queue_of_another_vhost_is_drained_and_its_namesakes_here_are_left_alo
         (DEAD, "orders", "rejected")
     ] * 2
     assert (task["task"], task["job_id"]) == ("orders.place", None)
+    assert graveyard.shown(other["id"])["vhost"] == abroad.vhost
     refused = graveyard.dlq_here("replay", str(other["id"]), "--no-wait")
     assert refused.exit_code == 1
     assert "which queue of this vhost" in refused.stderr

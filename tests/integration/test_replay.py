@@ -136,6 +136,8 @@ def test_a_replay_that_dies_again_names_the_new_letter(graveyard: Graveyard) -> 
     assert (found["outcome"], found["next_letter_id"]) == ("died_again", new["id"])
     assert (old["state"], new["state"], new["reason"]) == ("replayed", "open", "exhausted")
     assert graveyard.shown(new["id"])["replay_of"] == letter
+    printed = graveyard.dlq_here("show", str(letter)).stdout
+    assert f"  published to orders: died_again, as letter {new['id']}\n" in printed
     assert graveyard.job_row("job-1")["letter_id"] == new["id"]
 
 

@@ -296,6 +296,23 @@ def test_too_large_for_the_broker_is_told_before(graveyard: Graveyard) -> None:
     assert len(graveyard.take("mails")[2]) == 1024 * 1024 + 1
 
 
+def test_nothing_is_sent_to_a_queue_that_is_drained(
+    graveyard: Graveyard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (letter,) = dead(graveyard, 1)
+    watched = f"theirs,//{graveyard.vhost.vhost}/ours,//abroad/mails"
+    monkeypatch.setitem(graveyard.settings, "REDRIVE_WATCH", watched)
+    for queue in ("theirs", "ours"):
+        told = graveyard.dlq_here("replay", letter, "--to", queue, "--dry-run", "--json")
+        assert json.loads(told.stdout)["left_out"] == {f"{queue} is drained (REDRIVE_WATCH)": 1}
+    namesake = graveyard.dlq_here("replay", letter, "--to", "mails", "--dry-run", "--json")
+    assert json.loads(namesake.stdout)["to_send"] == 1
+    # As the letter of a program whose dead-letter queue dead-letters once more.
+    monkeypatch.setitem(graveyard.settings, "REDRIVE_WATCH", "mails")
+    refused = graveyard.dlq_here("replay", letter, "--no-wait")
+    assert (refused.exit_code, "mails is drained" in refused.stderr) == (1, True)
+
+
 def test_several_are_asked_about_and_some_may_be_left_out(graveyard: Graveyard) -> None:
     first, second, third = dead(graveyard, 3)
     graveyard.dlq_here("discard", second, "--note", "no")
@@ -303,7 +320,12 @@ def test_several_are_asked_about_and_some_may_be_left_out(graveyard: Graveyard) 
     assert graveyard.dlq_here("replay", first, second, third, "--yes", "--no-wait").exit_code == 1
     assert graveyard.dlq_here("replay", first, "999999", "--yes", "--no-wait").exit_code == 1
     told = graveyard.dlq_here("replay", first, second, third, "999999", "--dry-run", "--json")
-    assert json.loads(told.stdout)["left_out"] == {"state is discarded": 1, "not on record": 1}
+    survey = json.loads(told.stdout)
+    assert survey["left_out"] == {"state is discarded": 1, "not on record": 1}
+    named = {"state is discarded": [int(second)], "not on record": [999999]}
+    assert survey["left_out_letters"] == named
+    told = graveyard.dlq_here("replay", first, second, third, "999999", "--dry-run")
+    assert f"refused: 1 ({second}), state is discarded\n" in told.stdout
     assert graveyard.database.value("select count(*) from redrive.replays") == 0
 
     replay = made(graveyard, third, second, first, "999999", "--skip-ineligible", "--limit", "2")
