@@ -12,13 +12,15 @@ from urllib.parse import quote, unquote, urlsplit
 import httpx
 
 from topology.plan.have import HaveBinding
+from topology.policy_harm import COLUMNS as POLICIES
+from topology.policy_harm import UNTOLD, InForce
 
 TIMEOUT_S = 2.0
 # messages_dlx: letters that a queue could not hand to its dead-letter exchange; AMQP does not show them.
-_COUNTS = "name,messages,messages_ready,messages_unacknowledged,messages_dlx,consumers"
+_COUNTS = ("name", "messages", "messages_ready", "messages_unacknowledged", "messages_dlx", "consumers")
 # In the order of Rates' fields. Quorum queues tell no head_message_timestamp (3.10.8, 4.3).
 _RATES = ("publish_details", "deliver_get_details", "ack_details", "redeliver_details")
-COLUMNS = ",".join((_COUNTS, *(f"message_stats.{rate}.rate" for rate in _RATES)))
+COLUMNS = ",".join((*_COUNTS, *POLICIES, *(f"message_stats.{rate}.rate" for rate in _RATES)))
 BINDING = ("source", "destination", "destination_type", "routing_key", "arguments")
 # Who asks meanwhile gets the same answer: the broker counts every 5 s.
 FRESH_S = 0.5
@@ -49,6 +51,7 @@ class QueueCounts:
     stuck: int = 0
     consumers: int = 0
     rates: Rates = Rates()
+    in_force: InForce = UNTOLD
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ def _counts(row: dict[str, Any]) -> QueueCounts:
         stuck=row.get("messages_dlx", 0),
         consumers=row.get("consumers", 0),
         rates=Rates(*(_rate(row, each) for each in _RATES)),
+        in_force=InForce.of(row),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from api.broker_view import BrokerView, BrokerViewError
+from api.broker_view import BrokerView, BrokerViewError, QueueCounts
 from topology.entities import compile_topology
 from topology.missing_ways import missing_ways
+from topology.policy_harm import harms
 from topology.spec import Topology
 
 # As often as the broker counts.
@@ -36,9 +37,10 @@ class BrokerWatch:
     """The last look. `stuck`: letters that the broker cannot hand to their dead-letter exchange, or None when
     it did not say."""
 
-    def __init__(self, view: BrokerView, topology: Topology) -> None:
+    def __init__(self, view: BrokerView, topology: Topology, time_scale: float = 1.0) -> None:
         self._view = view
-        self._entities = compile_topology(topology)
+        self._topology = topology
+        self._entities = compile_topology(topology, time_scale)
         self._ways: tuple[Trouble, ...] = ()
         self._ways_due = 0.0
         self.stuck: int | None = None
@@ -59,8 +61,21 @@ class BrokerWatch:
             for name, counts in sorted(queues.items())
             if counts.stuck
         ]
+        harmed = await asyncio.to_thread(self._harmed, queues)
         self.stuck = sum(counts.stuck for counts in queues.values())
-        self.troubles = (*_first([*missing, *self._ways], "are missing"), *_first(stuck, "cannot let go"))
+        self.troubles = (
+            *_first([*missing, *self._ways], "are missing"),
+            *_first(harmed, "by policies"),
+            *_first(stuck, "cannot let go"),
+        )
+
+    def _harmed(self, queues: Mapping[str, QueueCounts]) -> list[Trouble]:
+        """Queues of ours that a policy makes lose messages, or hold them up."""
+        in_force = {name: counts.in_force for name, counts in queues.items()}
+        return [
+            Trouble(harm.queue, f"by {in_force[harm.queue].names} its {harm.text}")
+            for harm in harms(self._topology, self._entities, in_force)
+        ]
 
     async def _look_at_ways(self, queues: Collection[str]) -> None:
         clock = asyncio.get_running_loop().time

@@ -67,7 +67,7 @@ class Runtime:
         self.group_commit = GroupCommit(self.database)
         self.database_look = DatabaseLook(self.database)
         self.relay = self._new_relay()
-        self.watch = BrokerWatch(self.broker, config.topology)
+        self.watch = BrokerWatch(self.broker, config.topology, config.time_scale)
         self.figures = ApiFigures(self)
         self.keys = KeyRing(self.database, config.api.unknown_keys_per_min)
         self.rates = RateLimit()

@@ -29,8 +29,10 @@ from topology.management import Management, ManagementError
 from topology.missing_ways import MissingWay, missing_ways
 from topology.names import dead_letter_queues
 from topology.plan.look import look
+from topology.policy_harm import harms
 from topology.settings import TopologySettings, load_topology
 from topology.stuck import stuck_letters
+from topology.verify.live import read_queues
 from topology.watched import Place
 
 
@@ -64,7 +66,7 @@ def check(load: Load, running: bool, as_json: bool) -> None:
     """One `thing: OK` a line; exit 1 with the next command to run. Starts and changes nothing.
 
     Without --running also: letters that the broker cannot hand on, missing exchanges and bindings,
-    and groups that an older release made.
+    policies that make a queue lose messages, and groups that an older release made.
 
     Example, as a container's health check: dlq check --running
     """
@@ -129,6 +131,7 @@ def _seen_by_management(report: Report, settings: TopologySettings, url: str) ->
     try:
         with Management(url) as management:
             stuck = _stuck(management, settings.address.vhost)
+            harmed = _harmed(management, settings)
         missing = list(_missing(settings))
     except ManagementError as error:
         return report.bad("stuck letters", str(error))
@@ -136,11 +139,15 @@ def _seen_by_management(report: Report, settings: TopologySettings, url: str) ->
         report.bad(f"queue {queue}", f"{count} dead letters {ADVICE}")
     for way in missing:
         report.bad(f"{way.kind} {way.name}", "it is missing. Run: topology apply")
+    for queue, what in harmed:
+        report.bad(f"queue {queue}", f"{what}. Run: topology verify")
     if not stuck:
         report.good("stuck letters", "none")
     if not missing:
         report.good("exchanges and bindings")
-    return not stuck and not missing
+    if not harmed:
+        report.good("policies in force")
+    return not stuck and not missing and not harmed
 
 
 def _stuck(management: Management, vhost: str) -> dict[str, int]:
@@ -149,6 +156,19 @@ def _stuck(management: Management, vhost: str) -> dict[str, int]:
         time.sleep(LOOK_S)
         return {queue: n for queue, n in stuck_letters(management, vhost).items() if queue in stuck}
     return {}
+
+
+def _harmed(management: Management, settings: TopologySettings) -> list[tuple[str, str]]:
+    """Queues of ours that a policy makes lose messages, or hold them up, and how.
+
+    Raises:
+        ManagementError
+    """
+    topology = load_topology(settings)
+    queues = read_queues(management, settings.address.vhost)
+    in_force = {name: queue.in_force for name, queue in queues.items()}
+    found = harms(topology, compile_topology(topology, settings.time_scale), in_force)
+    return [(harm.queue, f"by {in_force[harm.queue].names} its {harm.text}") for harm in found]
 
 
 def _missing(settings: TopologySettings) -> Iterator[MissingWay]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.support import background
+from tests.support.policies import somebodys
 from tests.support.proxy import TcpProxy
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -179,3 +180,20 @@ def test_without_the_management_api_postgres_is_told_and_readers_share_one_quest
     assert management.accepted - asked <= 2 + (datetime.now(UTC) - begun) / timedelta(seconds=2)
     management.resume()
     eventually(lambda: stack.http.get("/queues").json()["broker"] == "ok", 20, "it is asked again")
+
+
+def test_a_policy_that_makes_a_queue_lose_messages_degrades_readyz_until_it_is_gone(running: Stack) -> None:
+    def troubles() -> dict[str, str]:
+        answer = running.http.get("/readyz")
+        assert answer.status_code == 200
+        degraded = answer.json()["degraded"]
+        return {each["name"]: each["trouble"] for each in degraded if "policy" in each["trouble"]}
+
+    with somebodys(running.vhost, r"^(payments\.dlq|emails\.retry\.1s)$", expires=3_600_000):
+        eventually(lambda: len(troubles()) == 2, 30, "it is told of")
+        why = (
+            "by policy 'theirs' its expires is 3600000: the broker deletes the queue, and the messages in it"
+        )
+        assert all(trouble.startswith(why) for trouble in troubles().values())
+        assert sorted(troubles()) == ["emails.retry.1s", "payments.dlq"]
+    eventually(lambda: troubles() == {}, 30, "it is well again")

@@ -1,11 +1,15 @@
-"""Letters that the broker cannot hand on are in no queue that is drained: the consumer tells of them."""
+"""Letters that the broker cannot hand on, or that it loses, are in no queue that is drained: it is told."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 import pytest
 
 from tests.support.databases import Database
 from tests.support.graveyard import Graveyard, order
+from tests.support.policies import somebodys
 from tests.support.processes import Processes
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
@@ -51,6 +55,34 @@ def test_a_management_api_that_is_away_is_told_once_and_letters_are_drained(grav
 
     graveyard.until_stored(1)
     assert consumer.log.count("cannot be seen") == 1
+
+
+def test_a_capped_dead_letter_queue_loses_letters_and_check_fails_before_one_is_lost(
+    graveyard: Graveyard,
+) -> None:
+    def told() -> dict[str, Any]:
+        done = graveyard.dlq_here("check", "--json")
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        wrong = {line["thing"]: line["detail"] for line in lines if not line["ok"]}
+        assert done.exit_code == (1 if wrong else 0)
+        return wrong if len(wrong) in (0, 3) else {}
+
+    with (
+        somebodys(graveyard.vhost, r"^orders\.dlq$", max_length=1),
+        somebodys(graveyard.vhost, "^mails(.dlq)?$", kind="operator-policies", message_ttl=3_600_000),
+    ):
+        assert eventually(told, 30, "both policies are told of") == {
+            "queue orders.dlq": "by policy 'theirs' its max-length is 1: once it is full its oldest letters"
+            " are lost, or new ones wait, unseen, where they died. Run: topology verify",
+            "queue mails.dlq": "by operator policy 'theirs' its message-ttl is 3600000: this dead-letter"
+            " queue forgets: letters that wait longer are lost. Run: topology verify",
+            "queue mails": "by operator policy 'theirs' its message-ttl is 3600000: jobs that wait longer are"
+            " dead-lettered as expired. Run: topology verify",
+        }
+        for number in range(3):
+            graveyard.bury("orders", order(f"job-{number}"))
+        left = ("orders", "orders.dlq")
+        eventually(lambda: sum(map(graveyard.depth, left)) == 1, 30, "two of three letters are lost")
 
 
 def test_without_the_management_api_s_address_neither_starts(graveyard: Graveyard) -> None:

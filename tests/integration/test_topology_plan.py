@@ -447,3 +447,15 @@ def test_check_has_a_line_for_each_thing(vhost: Vhost) -> None:
     assert (
         "queue jobs.dlq: CONFLICT (x-delivery-limit: none -> 2,000,000,000; x-queue-type: " in conflict.stderr
     )
+
+
+def test_check_fails_where_a_policy_changes_a_queue_and_plan_warns_of_it(vhost: Vhost) -> None:
+    applied(vhost)
+    policy(vhost, "caps", pattern=r"\.dlq$", definition={"max-length": 5})
+    policy(vhost, "harmless", operator=True, pattern="", definition={"delivery-limit": 2_000_000_000})
+    check, plan = topology(vhost, "check"), topology(vhost, "plan")
+
+    assert (check.returncode, plan.returncode) == (4, 0)
+    assert "policy caps: CHANGES QUEUES OF OURS (max-length: 5 -> none; holds on " in check.stderr
+    assert check.stderr.endswith("Narrow the patterns of caps\n")
+    assert "entities: OK" not in check.stdout

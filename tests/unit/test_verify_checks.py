@@ -15,6 +15,7 @@ from topology.lint.definitions import Policy as HavePolicy
 from topology.lint.definitions import Queue as HaveQueue
 from topology.names import UNROUTED, UNROUTED_DLQ
 from topology.plan.have import HaveBinding
+from topology.policy_harm import InForce
 from topology.probe import Arrival
 from topology.spec import Ladder, Topology, WorkQueue
 from topology.verify.check import Check
@@ -44,10 +45,13 @@ def as_declared(version: str = "4.3.6", **changes: dict[str, Any]) -> Live:
         own = by_queue.get(queue.name)
         made = LiveQueue(
             queue.name, state="running", consumers=0,
-            policy=own.name if own else None, operator_policy=None,
-            effective=own.definition if own else {}, stuck=0, members=3, online=3,
+            in_force=InForce(own.name if own else None, None, own.definition if own else {}),
+            stuck=0, members=3, online=3,
         )  # fmt: skip
-        queues[queue.name] = dataclasses.replace(made, **changes.get(queue.name.replace(".", "_"), {}))
+        other = dict(changes.get(queue.name.replace(".", "_"), {}))
+        policies = {name: other.pop(name) for name in vars(made.in_force) if name in other}
+        in_force = dataclasses.replace(made.in_force, **policies)
+        queues[queue.name] = dataclasses.replace(made, in_force=in_force, **other)
     return Live(as_applied(ENTITIES, version), queues, ())
 
 

@@ -10,24 +10,19 @@ from typing import Any
 from topology.entities import Entities
 from topology.management import Management, ManagementRefusedError, segment
 from topology.plan.have import Have, read
+from topology.policy_harm import COLUMNS, InForce
 
 # The broker collects a queue's statistics, its policies among them, every 5 s.
 STATISTICS_S = 6.0
-_COLUMNS = (
-    "name,state,consumers,members,online,policy,operator_policy,effective_policy_definition,messages_dlx"
-)
+_COLUMNS = ",".join(("name", "state", "consumers", "members", "online", *COLUMNS, "messages_dlx"))
 
 
 @dataclass(frozen=True)
 class LiveQueue:
-    """`effective` is what the broker makes of all policies; None while it has not said so."""
-
     name: str
     state: str
     consumers: int
-    policy: str | None
-    operator_policy: str | None
-    effective: Mapping[str, Any] | None
+    in_force: InForce
     stuck: int  # dead letters that it could not hand on: messages_dlx
     members: int
     online: int
@@ -70,30 +65,22 @@ def _queues_with_statistics(management: Management, vhost: str, ours: set[str]) 
     deadline = time.monotonic() + STATISTICS_S
     while True:
         queues = read_queues(management, vhost)
-        silent = [name for name in ours if name in queues and queues[name].effective is None]
+        silent = [name for name in ours if name in queues and queues[name].in_force.effective is None]
         if not silent or time.monotonic() >= deadline:
             return queues
         time.sleep(0.5)
 
 
 def _queue(found: Mapping[str, Any]) -> LiveQueue:
-    effective = found.get("effective_policy_definition")
     return LiveQueue(
         name=found["name"],
         state=found.get("state", "running"),
         consumers=found.get("consumers", 0),
-        policy=found.get("policy") or None,
-        operator_policy=found.get("operator_policy") or None,
-        # Where no policy applies, older brokers say [] instead of {}.
-        effective=None if effective is None else _map(effective),
+        in_force=InForce.of(found),
         stuck=found.get("messages_dlx") or 0,
         members=len(found.get("members") or ()),
         online=len(found.get("online") or ()),
     )
-
-
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _alarms(management: Management) -> tuple[str, ...] | None:
