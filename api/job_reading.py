@@ -41,6 +41,16 @@ class JobReading:
     options: JobOptions | None = None
     unsent: Unsent | None = None
     callback: CallbackOfJob | None = None
+    replaying: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """A dead job that is being replayed has not."""
+        return self.job.state in FINAL and not self.replaying
+
+    @property
+    def mark(self) -> str:
+        return self.job.mark(replaying=self.replaying)
 
     @property
     def size(self) -> int:
@@ -50,7 +60,8 @@ class JobReading:
 
     @property
     def view(self) -> dict[str, Any]:
-        return job_view(self.job, self.attempts, self.actions, self.options, self.unsent, self.callback)
+        shown = job_view(self.job, self.attempts, self.actions, self.options, self.unsent, self.callback)
+        return shown | {"replaying": self.replaying}
 
 
 async def answer(found: JobReading) -> Response:
@@ -83,9 +94,10 @@ async def find_job(db: AnyConnection, job_id: str) -> Job:
 
 async def reading(db: AnyConnection, job_id: str) -> JobReading | None:
     """The job with its attempts and what was done with it; None where there is none."""
-    job = None if "\x00" in job_id else await jobs.find(db, job_id)
-    if job is None:
+    found = None if "\x00" in job_id else await jobs.look(db, job_id)
+    if found is None:
         return None
+    job, replaying = found
     return JobReading(
         job,
         await jobs.attempts(db, job_id),
@@ -93,6 +105,7 @@ async def reading(db: AnyConnection, job_id: str) -> JobReading | None:
         (await job_options.of_jobs(db, [job_id])).get(job_id),
         await outbox.of_job(db, job_id) if job.state == "PENDING" else None,
         await job_callbacks.of_job(db, job_id),
+        replaying,
     )
 
 
@@ -116,7 +129,7 @@ async def read_once_ended(runtime: Runtime, request: Request, job_id: str, wait_
         Problem: 404; 503 when too many wait.
     """
     found = await read_job(runtime, job_id)
-    if found.job.state in FINAL:
+    if found.ended:
         return found
     watch = watch_of(request)
     require_room(watch)
@@ -124,7 +137,7 @@ async def read_once_ended(runtime: Runtime, request: Request, job_id: str, wait_
     ends = loop.time() + wait_s
     with watch.watching(job_id) as watcher:
         while True:
-            watcher.seen = found.job.mark
+            watcher.seen = found.mark
             left_s = max(ends - loop.time(), 0.0)
             if not await watcher.changed(min(left_s, GONE_S)) and left_s > GONE_S:
                 if await request.is_disconnected():
@@ -137,7 +150,7 @@ async def read_once_ended(runtime: Runtime, request: Request, job_id: str, wait_
                 if over:
                     raise
                 continue
-            if over or found.job.state in FINAL:
+            if over or found.ended:
                 return found
 
 

@@ -63,10 +63,15 @@ SELECT k.request AS key_request, j.*
 FROM redrive.idempotency_keys k JOIN redrive.jobs j ON j.id = k.job_id
 WHERE k.scope = $1 AND k.key = $2
 """
-_MARKS = """
-SELECT id, generation, attempt, state, left(encode(sha256(progress), 'hex'), 8) AS progress
-FROM redrive.jobs WHERE id = ANY ($1::text[])
-"""
+# Of a DEAD job: a replay of its letter is not over.
+_REPLAYING = """j.state = 'DEAD'
+    AND EXISTS (SELECT FROM redrive.dead_letters l WHERE l.id = j.letter_id AND l.state = 'replaying')"""
+_MARKS = f"""
+SELECT j.id, j.generation, j.attempt, j.state, left(encode(sha256(j.progress), 'hex'), 8) AS progress,
+       {_REPLAYING} AS replaying
+FROM redrive.jobs j WHERE j.id = ANY ($1::text[])
+"""  # noqa: S608
+_LOOK = f"SELECT j.*, {_REPLAYING} AS replaying FROM redrive.jobs j WHERE j.id = $1"  # noqa: S608
 FIND = "SELECT * FROM redrive.jobs WHERE id = $1"
 
 
@@ -124,11 +129,10 @@ class Job:
     started_at: datetime | None
     finished_at: datetime | None
 
-    @property
-    def mark(self) -> str:
+    def mark(self, *, replaying: bool = False) -> str:
         """Another one after each change that people wait for, such as `1.2.RUNNING`."""
         digest = None if self.progress is None else hashlib.sha256(self.progress).hexdigest()[:8]
-        return _mark(self.generation, self.attempt, self.state, digest)
+        return _mark(self.generation, self.attempt, self.state, digest, replaying)
 
 
 @dataclass(frozen=True)
@@ -221,6 +225,17 @@ async def find(db: AnyConnection, job_id: str) -> Job | None:
     return None if row is None else from_row(row)
 
 
+async def look(db: AnyConnection, job_id: str) -> tuple[Job, bool] | None:
+    """The job, and whether it is DEAD and a replay of its letter is not over: then it has not ended for good.
+
+    Raises:
+        DatabaseAwayError: try again.
+    """
+    with translate(f"read job {job_id!r}"):
+        row = await db.fetchrow(_LOOK, job_id)
+    return None if row is None else (from_row(row), row["replaying"])
+
+
 async def marks(db: AnyConnection, ids: Collection[str]) -> dict[str, str]:
     """The marks of those jobs that are there.
 
@@ -242,8 +257,9 @@ async def attempts(db: AnyConnection, job_id: str) -> tuple[AttemptRow, ...]:
         return (await of_jobs(db, (job_id,))).get(job_id, ())
 
 
-def _mark(generation: int, attempt: int, state: str, progress: str | None) -> str:
-    return f"{generation}.{attempt}.{state}" + (f".{progress}" if progress else "")
+def _mark(generation: int, attempt: int, state: str, progress: str | None, replaying: bool) -> str:
+    parts = (f"{generation}.{attempt}.{state}", progress, "replaying" if replaying else None)
+    return ".".join(filter(None, parts))
 
 
 def from_row(row: asyncpg.Record) -> Job:

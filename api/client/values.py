@@ -57,7 +57,7 @@ class NewJob:
 class Job:
     """A job as the API showed it at one time. `raw` is all that it showed.
 
-    `replayed`: this submission had been accepted before.
+    `replayed`: this submission had been accepted before. `replaying`: it is DEAD, and about to run again.
     """
 
     id: str
@@ -73,6 +73,7 @@ class Job:
     progress: Any = field(default=None, repr=False, hash=False)
     letter_id: int | None = None
     replayed: bool = False
+    replaying: bool = False
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -93,6 +94,7 @@ class Job:
                 progress=shown.get("progress"),
                 letter_id=shown.get("letter_id"),
                 replayed=replayed,
+                replaying=bool(shown.get("replaying")),
                 raw=shown,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -100,7 +102,7 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        return self.state in FINAL
+        return self.state in FINAL and not self.replaying
 
     def result(self) -> Any:
         """What its task returned.
@@ -112,7 +114,7 @@ class Job:
         if self.state == "SUCCEEDED":
             return self.raw.get("result")
         told = f"job {self.id} ({self.type}) is {self.state}"
-        if self.state == "DEAD":
+        if self.state == "DEAD" and self.ended:
             raise JobDead(f"{told}: {self.reason}", self)
         if self.state == "CANCELLED":
             raise JobCancelled(told, self)

@@ -146,6 +146,7 @@ class Job(ListedJob):
     callback: CallbackOfJob | None
     submitted_by: str | None = Field(description="null for a job that another Celery program published")
     cancel_requested: bool
+    replaying: bool = Field(description="it is DEAD, and a replay of its letter is not over")
     attempts: list[Attempt] = Field(description="the oldest first")
     history: list[HistoryStep] = Field(description="the oldest first")
     actions: list[JobAction]

@@ -38,7 +38,8 @@ JOB: dict[str, Any] = _LISTED | {
     "callback": {"url": story.SHOWN_URL, "on": ["SUCCEEDED"], "deliveries": [
         {"id": story.CALLBACK, "generation": 2, "job_state": "SUCCEEDED", "state": "delivered", "tries": 1,
          "next_try_at": None, "ended_at": _ANSWERED["at"], "why_dead": None, "last_answer": _ANSWERED}]},
-    "submitted_by": story.SUBMITTER, "cancel_requested": False, "attempts": [DIED, _DONE],
+    "submitted_by": story.SUBMITTER, "cancel_requested": False, "replaying": False,
+    "attempts": [DIED, _DONE],
     "history": [
         *_BEGAN[:1],
         {"at": story.STARTED, "state": "RUNNING"} | _FIRST_RUN,

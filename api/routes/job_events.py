@@ -14,8 +14,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from api.auth import Context, Reader
 from api.holding import hold, still_good
-from api.job_reading import JobReading, find_job, reading, require_room, watch_of
-from api.job_view import FINAL
+from api.job_reading import JobReading, read_job, reading, require_room, watch_of
 from api.job_watch import MAX_WAITING, JobWatch
 from api.ready_json import written
 from api.runtime import Runtime
@@ -54,9 +53,8 @@ async def events(
     watch = watch_of(request)
     require_room(watch)
     hold(request, "waiting requests", MAX_WAITING // 4)
-    async with runtime.database() as db:
-        job = await find_job(db, job_id)
-    if job.state in FINAL and last_event_id == job.mark:
+    found = await read_job(runtime, job_id)
+    if found.ended and last_event_id == found.mark:
         return Response(status_code=204)  # to EventSource: do not connect again
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     told = _events(job_id, request, runtime, watch, last_event_id)
@@ -82,11 +80,11 @@ async def _events(
                 continue
             if found is None:
                 return
-            watcher.seen = found.job.mark
+            watcher.seen = found.mark
             if watcher.seen != last:
                 last = watcher.seen
                 yield await asyncio.to_thread(_event, found)
-            if found.job.state in FINAL:
+            if found.ended:
                 return
             beat = loop.time() + HEARTBEAT_S
             while not await watcher.changed(CHECK_S):
@@ -98,4 +96,4 @@ async def _events(
 
 
 def _event(found: JobReading) -> bytes:
-    return b"event: job\nid: %s\ndata: %s\n\n" % (found.job.mark.encode(), written(found.view))
+    return b"event: job\nid: %s\ndata: %s\n\n" % (found.mark.encode(), written(found.view))

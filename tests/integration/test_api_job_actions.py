@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from tests.support.databases import Database
+from tests.support.event_stream import Events
 from tests.support.processes import Processes
 from tests.support.shared import Places, Shared
 from tests.support.stack import Stack
@@ -156,6 +158,31 @@ def test_a_dead_job_is_run_again_as_a_replay_and_not_twice_at_once(running: Stac
     # A cancelled generation is over, and a key that was used still names its job.
     assert ask(running, job, "cancel").json()["state"] == "CANCELLED"
     assert running.submit(TYPE, PAYLOAD, "k1") == job
+
+
+def test_a_dead_job_that_is_being_replayed_has_not_ended(running: Stack) -> None:
+    job = dead(running)
+    letter = running.job(job)["letter_id"]
+
+    def letter_is(state: str) -> None:
+        running.database.execute("update redrive.dead_letters set state = $2 where id = $1", letter, state)
+
+    letter_is("replaying")
+    begun = time.monotonic()
+    shown = running.http.get(f"/jobs/{job}", params={"wait": "0.5"}).json()
+    assert (shown["state"], shown["replaying"]) == ("DEAD", True)
+    assert time.monotonic() - begun >= 0.5
+    with running.http.stream("GET", f"/jobs/{job}/events", timeout=60) as answer:
+        events = Events(answer)
+        eventually(lambda: len(events.found) == 1, 20, "its state now")
+        letter_is("open")  # the replay was cancelled
+        eventually(lambda: len(events.found) == 2, 20, "that it has ended")
+        told = [(data["state"], data["replaying"]) for _, data in events.found]
+        assert told == [("DEAD", True), ("DEAD", False)]
+        place = events.last_id
+    again = running.http.get(f"/jobs/{job}/events", headers={"Last-Event-ID": place})
+    assert again.status_code == 204
+    assert running.http.get(f"/jobs/{job}", params={"wait": "60"}).json()["state"] == "DEAD"
 
 
 def test_a_death_whose_letter_is_not_stored_yet_is_retried_in_a_moment(running: Stack) -> None:
