@@ -16,6 +16,7 @@ from storage.migrate import Migration, migrate
 from storage.pool import connect, where
 from storage.schema import contraction_waits, off_at, require_level
 from storage.settings import StorageSettings
+from storage.silence import SILENT_S
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -37,7 +38,8 @@ T = TypeVar("T")
 
 def _run(settings: StorageSettings, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
     async def run() -> T:
-        connection = await connect(settings, "redrive-storage")
+        # It may hold the lock of `migrate`.
+        connection = await connect(settings, "redrive-storage", silent_s=SILENT_S)
         try:
             return await work(connection)
         finally:

@@ -18,11 +18,14 @@ from storage.letter_line import Edit, Origin, Raw, pieces
 from storage.letters import LETTER_COLUMNS, Letter, with_histories
 from storage.pool import AnyConnection
 from storage.schema import has_table
+from storage.silence import milliseconds
 from storage.times import shown_time
 
 # What is in memory at a time, but for a single letter that is larger.
 BATCH_LETTERS, BATCH_BYTES = 200, 8 * 1024 * 1024
 NEEDS = "imported_letters_origin"
+
+_PATIENCE = "SET LOCAL idle_in_transaction_session_timeout = '{}'"
 
 _LETTERS = f"""
 SELECT {LETTER_COLUMNS} FROM redrive.dead_letters l WHERE l.id = ANY($1::bigint[]) ORDER BY l.id
@@ -84,10 +87,15 @@ class ExportedLetter:
         return pieces(shown | more | dict(self.beside), raw, edit)
 
 
-async def export(connection: AnyConnection, wanted: LetterFilter) -> AsyncGenerator[ExportedLetter]:
+async def export(
+    connection: AnyConnection, wanted: LetterFilter, *, idle_s: float = 0
+) -> AsyncGenerator[ExportedLetter]:
     """Letters that match, the lowest id first, all as they are at one moment.
 
     The transaction lasts as long as the iteration: close it (`contextlib.aclosing`).
+
+    Args:
+        idle_s: how long what was read at once may take to be written; 0 for any time.
 
     Raises:
         MigrationError: the schema is of the release before.
@@ -102,6 +110,7 @@ async def export(connection: AnyConnection, wanted: LetterFilter) -> AsyncGenera
             f" WHERE {where(wanted, values)} ORDER BY l.id"
         )
         async with connection.transaction(isolation="repeatable_read", readonly=True):
+            await connection.execute(_PATIENCE.format(milliseconds(idle_s)))
             batch: list[int] = []
             size = 0
             async for row in connection.cursor(ids, *values.values, prefetch=1_000):

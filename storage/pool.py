@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+from storage import silence
+from storage.connection import Connection
+from storage.connection import connect as connect_to
 from storage.errors import (
     DRIVER_ERRORS,
     DatabaseAwayError,
@@ -38,10 +41,18 @@ BY_KEY = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit
 TIMEOUT_S = 5.0
 
 
-async def connect(settings: StorageSettings, name: str) -> asyncpg.Connection:
-    """One connection of its own (locks, LISTEN, the worker's ledger), shown as `name` in pg_stat_activity."""
-    return await asyncpg.connect(
-        settings.dsn, timeout=settings.database_timeout_s, server_settings={"application_name": name}
+async def connect(
+    settings: StorageSettings, name: str, *, silent_s: float | None = None
+) -> asyncpg.Connection:
+    """One connection of its own (locks, LISTEN, the worker's ledger), shown as `name` in pg_stat_activity.
+
+    Args:
+        silent_s: Postgres ends it, with its locks, when it is not heard of for so long.
+    """
+    return await connect_to(
+        settings.dsn,
+        timeout=settings.database_timeout_s,
+        server_settings={"application_name": name} | silence.limits(settings.dsn, silent_s=silent_s),
     )
 
 
@@ -65,6 +76,7 @@ async def open_pool(
     lock_timeout_s: float | None = None,
     by_key: bool = False,
     stateless: bool = False,
+    idle_s: float = silence.IDLE_S,
 ) -> asyncpg.Pool:
     """A pool whose connections carry `name` as application_name. The caller closes it.
 
@@ -73,18 +85,24 @@ async def open_pool(
         by_key: for statements that find rows by keys: see `BY_KEY`.
         stateless: whoever borrows a connection leaves nothing in its session (SET, LISTEN, session locks), so
             that giving it back costs no round trip. An open transaction is rolled back all the same.
+        idle_s: Postgres ends a transaction that waits longer for its next statement, and its connection.
 
     Raises:
         OSError, asyncpg.PostgresError: the database cannot be reached; see `wait_for_database`.
     """
-    waits = {} if lock_timeout_s is None else {"lock_timeout": f"{lock_timeout_s * 1000:.0f}ms"}
+    waits = {} if lock_timeout_s is None else {"lock_timeout": silence.milliseconds(lock_timeout_s)}
     planning = BY_KEY if by_key else {}
     pool: asyncpg.Pool = await asyncpg.create_pool(
         settings.dsn,
         min_size=settings.database_pool_min,
         max_size=settings.database_pool_max,
         timeout=settings.database_timeout_s,
-        server_settings={"application_name": name} | waits | planning,
+        connect=connect_to,
+        connection_class=Connection,
+        server_settings={"application_name": name}
+        | waits
+        | planning
+        | silence.limits(settings.dsn, idle_s=idle_s),
         reset=_nothing_to_reset if stateless else None,
     )
     return pool

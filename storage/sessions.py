@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from storage import silence
 from storage.errors import DRIVER_ERRORS, DatabaseAwayError, StorageError, translate
 from storage.pool import AnyConnection, connect, watched
 from storage.settings import StorageSettings
@@ -65,7 +66,8 @@ class Session:
 class Locks:
     """Advisory locks and notifications on a connection of their own.
 
-    All locks go with the connection; `lost` is then set, and the holder must stop consuming.
+    All locks go with the connection; `lost` is then set, and the holder must stop consuming. Postgres ends it
+    when `watch` has said nothing for `SILENT_S`: who is frozen, or whose host is gone, keeps nothing.
     """
 
     def __init__(self, connection: asyncpg.Connection) -> None:
@@ -149,7 +151,7 @@ async def open_locks(settings: StorageSettings, name: str) -> AsyncIterator[Lock
         DatabaseAwayError: it cannot be opened.
     """
     with translate("open the lock connection"):
-        connection = await connect(settings, name)
+        connection = await connect(settings, name, silent_s=silence.SILENT_S)
     try:
         yield Locks(connection)
     finally:

@@ -16,8 +16,9 @@ from typing import Any, Generic, TypeVar
 import asyncpg
 
 from storage.errors import DRIVER_ERRORS, PoolExhaustedError, translate
-from storage.pool import open_pool
+from storage.pool import open_pool, watched
 from storage.settings import StorageSettings
+from storage.silence import IDLE_S, milliseconds
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -29,9 +30,13 @@ CANCEL_TIMEOUT_S = 5.0
 LOCK_TIMEOUT_S = 10.0
 # An exception that another thread raises in one that waits is met between two such waits.
 SLICE_S = 0.2
+_IDLE = "SET idle_in_transaction_session_timeout = '{}'"
 
 # Who borrows a connection: what it left behind is taken back from it by `Database.reclaim`.
 borrower: ContextVar[object | None] = ContextVar("redrive_borrower", default=None)
+# How long, in seconds, a transaction of the borrower's may wait for its next statement: what it does between
+# two of them is its own affair.
+pausing: ContextVar[float] = ContextVar("redrive_pausing", default=IDLE_S)
 
 
 class Running(Generic[T]):
@@ -133,10 +138,16 @@ class Database:
     A connection is taken and given back by a task of its own, which no cancelling of the borrower reaches.
     """
 
-    def __init__(self, settings: StorageSettings, loop: LoopThread, name: str) -> None:
+    def __init__(
+        self, settings: StorageSettings, loop: LoopThread, name: str, *, idle_s: float = IDLE_S
+    ) -> None:
+        """Args:
+        idle_s: how long most transactions may wait for their next statement; for longer: `pausing`.
+        """
         self._settings = settings
         self._loop = loop
         self._name = name
+        self._idle_s = idle_s
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
         self._lent: dict[asyncpg.Connection, object | None] = {}
@@ -157,7 +168,7 @@ class Database:
             storage.errors.DatabaseAwayError
             storage.errors.PoolExhaustedError
         """
-        taking = self.beside(self._take(borrower.get()))
+        taking = self.beside(self._take(borrower.get(), pausing.get()))
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
@@ -194,18 +205,31 @@ class Database:
         if pool is not None:
             await pool.close()
 
-    async def _take(self, who: object | None) -> asyncpg.Connection:
+    async def _take(self, who: object | None, idle_s: float) -> asyncpg.Connection:
         with translate("get a connection"):
             async with self._opening:
                 if self._pool is None:
-                    self._pool = await open_pool(self._settings, self._name, lock_timeout_s=LOCK_TIMEOUT_S)
+                    self._pool = await open_pool(
+                        self._settings, self._name, lock_timeout_s=LOCK_TIMEOUT_S, idle_s=self._idle_s
+                    )
             try:
                 connection: Any = await self._pool.acquire(timeout=self._settings.database_timeout_s)
             except TimeoutError:
                 self._refuse_if_all_are_lent_to(who)
                 raise
+            if idle_s > self._idle_s:
+                await self._be_patient(connection, idle_s)
         self._lent[connection] = who
         return connection  # type: ignore[no-any-return]  # the pool's proxy of a Connection
+
+    async def _be_patient(self, connection: Any, idle_s: float) -> None:
+        """Until it is given back."""
+        try:
+            with watched(connection, self._settings.database_timeout_s):
+                await connection.execute(_IDLE.format(milliseconds(idle_s)))
+        except BaseException:
+            await self._back(connection)
+            raise
 
     def _refuse_if_all_are_lent_to(self, who: object | None) -> None:
         most, owners = self._settings.database_pool_max, list(self._lent.values())

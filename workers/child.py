@@ -136,7 +136,7 @@ def run(name: str, task_id: str, request: dict[str, Any], body: tuple[Any, Any, 
     attempt = Attempt(ticket, embed, task, request.get("retries") or 0)
     token = _current.set(attempt)
     try:
-        with loop.lending_to(attempt):
+        with loop.lending_to(attempt, ticket.limit_s):
             if attempt.ticket.suspect:
                 effects.record_begin(loop.database(), attempt.ticket)
             request |= links_with_ids(embed, task_id)

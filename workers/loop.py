@@ -11,13 +11,15 @@ from typing import Any, TypeVar
 
 from celery import current_app
 
-from storage.sync import Database, LoopThread, borrower
+from storage.sync import Database, LoopThread, borrower, pausing
 
 T = TypeVar("T")
 # How the loop makes its tasks: set by workers/coroutines.py, which knows whose they are.
 task_factory: Callable[..., Any] | None = None
 # A job holds one connection in `once`, and may write its progress beside it.
 POOL_MAX = 2
+# More than a process whose job has met its hard limit goes on (`GRACE_S` of the guard).
+KILLING_S = 60.0
 
 
 @dataclass
@@ -62,14 +64,19 @@ _last = _Last()
 
 
 @contextmanager
-def lending_to(who: object) -> Iterator[None]:
-    """What `who` borrows in the block and leaves behind is taken back: at its end, or before the next one."""
+def lending_to(who: object, for_s: float) -> Iterator[None]:
+    """What `who` borrows in the block and leaves behind is taken back: at its end, or before the next one.
+
+    Args:
+        for_s: so long the block takes at most, and a transaction in it may pause.
+    """
     _reclaim()
     _last.borrower = who
-    token = borrower.set(who)
+    token, paused = borrower.set(who), pausing.set(for_s)
     try:
         yield
     finally:
+        pausing.reset(paused)
         borrower.reset(token)
         _reclaim()
 
@@ -110,8 +117,15 @@ def _new_database(process: _Process, app: Any) -> Database:
     small = app.environment.storage.model_copy(
         update={"database_pool_min": 0, "database_pool_max": process.pool_max}
     )
-    made = process.databases[app] = Database(small, _thread_of(process), f"redrive-task {os.getpid()}")
+    name = f"redrive-task {os.getpid()}"
+    made = process.databases[app] = Database(small, _thread_of(process), name, idle_s=_longest_s(app))
     return made
+
+
+def _longest_s(app: Any) -> float:
+    """No job takes longer, its killing included, but for one that was sent with a limit of its own."""
+    limits = [task.time_limit for task in app.tasks.values()]
+    return float(max(limit or app.conf.task_time_limit or 0 for limit in limits)) + KILLING_S
 
 
 def ask(app: Any, statement: Callable[[Any], Coroutine[Any, Any, T]]) -> T:

@@ -86,7 +86,7 @@ async def _read(
     timer = loop.call_later(LONGEST_S, connection.terminate)
     look = loop.time() + KEY_S
     try:
-        async with aclosing(export(connection, wanted)) as found:
+        async with aclosing(export(connection, wanted, idle_s=LONGEST_S)) as found:
             async for letter in found:
                 if stopping.is_set():
                     raise DatabaseAwayError("the server stops; the export is not whole")
