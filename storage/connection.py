@@ -20,7 +20,15 @@ _SOCKET = (
 
 
 class Connection(asyncpg.Connection):
-    """What the pools and single connections of this package are made of."""
+    """Its loss is told to whoever uses it as what it is, also when it is this side that drops it."""
+
+    def terminate(self) -> None:
+        """As asyncpg's, which leaves None behind: a statement that was between its two steps would end with
+        an AttributeError."""
+        held = cast(Any, self)
+        protocol = held._protocol
+        super().terminate()
+        held._protocol = protocol
 
 
 async def connect(*arguments: Any, **options: Any) -> Connection:

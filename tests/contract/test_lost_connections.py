@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 
+from storage.connection import Connection, connect
 from storage.effects import Effect
-from storage.errors import DatabaseAwayError
+from storage.errors import DatabaseAwayError, translate
 from storage.settings import StorageSettings
 from storage.sync import Database, LoopThread, borrower
 from tests.support.databases import Database as FreshDatabase
@@ -63,6 +64,21 @@ def test_what_is_tried_meets_an_outage(pool: Database, database: FreshDatabase, 
     with pytest.raises(DatabaseAwayError):
         pool.run(step(effect))
     pool.run(effect.roll_back())
+
+
+@pytest.mark.anyio
+async def test_a_statement_whose_connection_we_drop_between_its_two_steps_meets_an_outage(
+    database: FreshDatabase,
+) -> None:
+    class Dropped(Connection):
+        async def _get_statement(self, *arguments: Any, **options: Any) -> Any:
+            prepared = await cast(Any, super())._get_statement(*arguments, **options)
+            self.terminate()
+            return prepared
+
+    connection = await connect(database.url, connection_class=Dropped)
+    with pytest.raises(DatabaseAwayError), translate("ask"):
+        await connection.fetchval("select 1")
 
 
 def test_what_its_borrower_leaves_behind_is_taken_back(pool: Database, database: FreshDatabase) -> None:
