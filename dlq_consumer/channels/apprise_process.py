@@ -51,7 +51,9 @@ def notify(asked: Mapping[str, Any]) -> str | None:
     asset = apprise.AppriseAsset(async_mode=False, service_timeout=0, app_id="Redrive")
     receiver = apprise.Apprise(asset=asset)
     try:
-        if not receiver.add(asked["url"]):
+        # `add` takes a text for several URLs where there is a comma, of which only the first was judged.
+        plugin = apprise.Apprise.instantiate(asked["url"], asset=asset)
+        if plugin is None or not receiver.add(plugin):
             return "Apprise does not understand the URL any more"
         sent = receiver.notify(
             title=asked["title"],

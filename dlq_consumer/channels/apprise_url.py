@@ -8,10 +8,12 @@ import logging
 import re
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import apprise
+from apprise.utils.parse import parse_urls
 
 from dlq_consumer.alert_message import TEST, text, title
 from dlq_consumer.channels.channel import DeliveryError
@@ -19,11 +21,14 @@ from outbound.addresses import read_address
 from outbound.reach import Reach, RefusedError
 from storage.alerts import Alert
 
+_parse_urls: Callable[[str], list[str]] = parse_urls
 _SCHEME = re.compile(r"([a-z0-9.+-]+)://", re.IGNORECASE)
 _LOG = logging.getLogger("apprise")
 _KINDS = {"resolved": "success", TEST: "info"}
 # `-P`: nothing in the working directory takes the place of a module.
 _COMMAND = (sys.executable, "-P", "-m", "dlq_consumer.channels.apprise_process")
+# They notify the machine that they run on, by a library in C or a program: past the guard on sockets.
+LOCAL = frozenset({"dbus", "gio", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"})
 # Seconds for the process to begin.
 START_S = 30.0
 
@@ -42,8 +47,8 @@ class AppriseUrl:
         timeout_s: it has twice this for all, once it has begun.
 
         Raises:
-            ValueError: Apprise does not understand it, or it names an address that it may not. The message
-                quotes no more of it than the scheme and that address.
+            ValueError: Apprise does not understand it, it is one of `LOCAL` or several, or it names an
+                address that it may not. The message quotes no more of it than the scheme and that address.
         """
         scheme = found[1].lower() if (found := _SCHEME.match(url)) else "?"
         self.name = f"apprise-{number}-{scheme}"
@@ -52,8 +57,15 @@ class AppriseUrl:
         self._url = url
         self._allow = [*map(str, reach.networks), *reach.hosts]
         self._turn = asyncio.Lock()
-        told, hosts = f"number {number} ({scheme}://)", _hosts(url)
-        if hosts is None:
+        told = f"number {number} ({scheme}://)"
+        if scheme in LOCAL:
+            raise ValueError(
+                f"{told} notifies the machine that it runs on, which nothing here can judge; a log server is"
+                " reached by rsyslog://, where REDRIVE_ALERT_ALLOW names its address"
+            )
+        if len(_parse_urls(url)) > 1:  # as Apprise's `add` does, which would send to all of them
+            raise ValueError(f"{told} is several URLs: separate them by spaces")
+        if (hosts := _hosts(url)) is None:
             raise ValueError(f"{told} is no URL that Apprise understands")
         for host in hosts:
             name = host.strip("[]").lower().removesuffix(".")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import socket
+import sys
 from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any, cast
 
 import pytest
+from apprise.manager_plugins import NotificationManager
 
 from dev.loopback_http import Response
 from dlq_consumer.channels import apprise_url
-from dlq_consumer.channels.apprise_url import AppriseUrl
+from dlq_consumer.channels.apprise_url import LOCAL, AppriseUrl
 from dlq_consumer.channels.channel import DeliveryError
 from outbound.reach import Reach
 from storage.alerts import Alert
@@ -20,6 +26,11 @@ from tests.support.receiver import receiver
 # Of a library of one of Apprise's plugins.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 ALLOWED = "127.0.0.2"
+# What they reach the world with beside Python's sockets.
+PAST_SOCKETS = {
+    "_ctypes", "_posixsubprocess", "cffi", "ctypes", "dbus", "gi", "multiprocessing", "objc", "pty",
+    "subprocess", "syslog", "win32api", "win32con", "win32gui", "winrt",
+}  # fmt: skip
 ALERT = Alert("id", "subject", "test", None, "detail", datetime(2026, 1, 1, tzinfo=UTC), 1)
 
 
@@ -48,6 +59,46 @@ def test_an_address_in_a_url_is_refused_at_the_start_unless_it_is_allowed(url: s
 def test_localhost_is_refused_at_the_start_where_nothing_is_allowed() -> None:
     with pytest.raises(ValueError, match="localhost is loopback"):
         AppriseUrl("json://localhost/", 1, 1, Reach())
+
+
+@pytest.mark.parametrize("url", ["syslog://", "SYSLOG://_/local5", "dbus://", "windows://secret", "qt://"])
+def test_what_notifies_the_machine_itself_is_refused_at_the_start(url: str) -> None:
+    with pytest.raises(ValueError, match="notifies the machine that it runs on") as refused:
+        AppriseUrl(url, 2, 1, Reach.allowing(["0.0.0.0/0", "::/0"]))
+    assert "secret" not in str(refused.value)
+
+
+def test_several_urls_in_one_are_refused_and_not_sent_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in (f"json://{ALLOWED}/secret,syslog://", f"json://{ALLOWED}/, json://example.com/"):
+        with pytest.raises(
+            ValueError, match=r"number 2 \(json://\) is several URLs: separate them by spaces"
+        ):
+            AppriseUrl(url, 2, 1, Reach.allowing([ALLOWED]))
+    monkeypatch.setattr(apprise_url, "_parse_urls", lambda url: [url])
+    with receiver(ALLOWED) as first, receiver(ALLOWED) as second:
+        send(f"json://{ALLOWED}:{first.port}/,json://{ALLOWED}:{second.port}/")
+        assert (len(first.taken), len(second.taken)) == (1, 0)
+
+
+def test_each_plugin_that_goes_past_python_s_sockets_is_known() -> None:
+    """Another release of Apprise may have another one."""
+    found, manager = set(), cast(Any, NotificationManager)()
+    for plugin in manager.plugins():
+        if imported(sys.modules[plugin.__module__]) & PAST_SOCKETS:
+            for schemes in (plugin.protocol, plugin.secure_protocol):
+                found |= {schemes} if isinstance(schemes, str) else set(schemes or ())
+    assert found == LOCAL
+
+
+def imported(module: ModuleType) -> set[str]:
+    """Packages that its source names."""
+    found = set()
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
 
 
 def test_services_with_a_place_of_their_own_pass() -> None:
