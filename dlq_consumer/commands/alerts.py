@@ -17,18 +17,19 @@ from dlq_consumer.channels.configured import WrongChannelError, channels_of
 from dlq_consumer.commands.filtering import past
 from dlq_consumer.commands.groups import span
 from dlq_consumer.commands.running import Load, fail, with_database
+from dlq_consumer.commands.wording import NAME, Words
 from dlq_consumer.settings import AlertSettings, SentrySettings
 from storage import alert_list, alert_snoozes
 from storage.alert_list import ALERT_STATES, MAX_PAGE, AlertFilter, AlertRow, AlertState
 from storage.alert_rules import ALERT_KINDS, AlertKind
-from storage.alert_snoozes import UnknownSubjectError
+from storage.alert_snoozes import MAX_NOTE, UnknownSubjectError
 from storage.group_list import AmbiguousGroupError, CursorError, UnknownGroupError
 from storage.pool import Pool
 from storage.times import TIME_FORMS, shown_time
 from topology import exits
 
-BY = click.option("--by", help="Who says so (default: the user running this).")
-WHY = click.option("--note", help="Why.")
+BY = click.option("--by", type=NAME, help="Who says so (default: the user running this).")
+WHY = click.option("--note", type=Words(MAX_NOTE), help="Why.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 

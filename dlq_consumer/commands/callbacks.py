@@ -12,9 +12,11 @@ import click
 from dlq_consumer import printing
 from dlq_consumer.commands.alerts import BY
 from dlq_consumer.commands.running import Load, fail, with_database
+from dlq_consumer.commands.wording import Words
 from storage import callback_list
 from storage.callback_list import (
     CALLBACK_STATES,
+    MAX_NOTE,
     MAX_PAGE,
     CallbackFilter,
     CallbackRow,
@@ -76,7 +78,7 @@ def callbacks(
 
 @callbacks.command()
 @click.argument("ids", type=click.UUID, nargs=-1, required=True, metavar="ID...")
-@click.option("--note", default="", help="Why.")
+@click.option("--note", type=Words(MAX_NOTE), default="", help="Why.")
 @BY
 @click.option("--yes", is_flag=True, help="Do not ask, also for more than one.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")

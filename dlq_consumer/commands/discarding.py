@@ -11,15 +11,16 @@ import click
 from dlq_consumer import printing
 from dlq_consumer.commands.filtering import LETTER_ID, filter_options
 from dlq_consumer.commands.running import Load, fail, with_database
+from dlq_consumer.commands.wording import NAME, Words
 from storage import discards
 from storage.discards import DISCARD, RESTORE, Decision, Estimate
-from storage.letter_actions import ActionRefusedError
+from storage.letter_actions import MAX_NOTE, ActionRefusedError
 from storage.letter_filter import LetterFilter
 from storage.pool import Pool
 from topology import exits
 
 LETTER_IDS = click.argument("letter_ids", type=LETTER_ID, nargs=-1, metavar="[ID...]")
-BY = click.option("--by", help="Who does it (default: the user running this).")
+BY = click.option("--by", type=NAME, help="Who does it (default: the user running this).")
 YES = click.option("--yes", is_flag=True, help="Do not ask, also for more than one letter.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only tell how many letters of a filter it would be.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -43,7 +44,7 @@ class How:
 @click.command()
 @LETTER_IDS
 @filter_options
-@click.option("--note", required=True, help="Why. Kept with each letter.")
+@click.option("--note", type=Words(MAX_NOTE), required=True, help="Why. Kept with each letter.")
 @BY
 @YES
 @DRY_RUN
@@ -72,7 +73,7 @@ def discard(
 @click.command()
 @LETTER_IDS
 @filter_options
-@click.option("--note", default="", help="Why. Kept with each letter.")
+@click.option("--note", type=Words(MAX_NOTE), default="", help="Why. Kept with each letter.")
 @BY
 @YES
 @DRY_RUN

@@ -14,8 +14,9 @@ import click
 from dlq_consumer import printing
 from dlq_consumer.commands.filtering import LETTER_ID
 from dlq_consumer.commands.running import Load, fail, topology_of, with_database
+from dlq_consumer.commands.wording import NAME, Words
 from storage import letter_edits, letters
-from storage.letter_actions import ActionRefusedError
+from storage.letter_actions import MAX_NOTE, ActionRefusedError
 from storage.letter_edits import NewEdit
 from storage.letters import Dossier
 from storage.pool import Pool
@@ -38,8 +39,8 @@ Change = Callable[[Any], Any]
 @click.option("--no-validate", is_flag=True, help="Keep what a worker or the job's model refuses. On record.")
 @click.option("--original", is_flag=True, help="Start from the letter as it came, not from its last edit.")
 @click.option("--withdraw", is_flag=True, help="A replay sends the letter as it came again.")
-@click.option("--note", default="", help="Why. Kept with the edit.")
-@click.option("--by", help="Who edits (default: the user running this).")
+@click.option("--note", type=Words(MAX_NOTE), default="", help="Why. Kept with the edit.")
+@click.option("--by", type=NAME, help="Who edits (default: the user running this).")
 @click.option("--dry-run", is_flag=True, help="Check and show the changes, and keep nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj

@@ -12,6 +12,7 @@ from dlq_consumer import printing
 from dlq_consumer.commands.filtering import REASON, said
 from dlq_consumer.commands.regroup import regroup
 from dlq_consumer.commands.running import Load, fail, with_database
+from dlq_consumer.commands.wording import NAME, Words
 from storage import group_list, group_states, letters
 from storage.group_list import (
     GROUP_STATES,
@@ -25,7 +26,7 @@ from storage.group_list import (
     GroupState,
     SortKey,
 )
-from storage.group_states import Decision
+from storage.group_states import MAX_NOTE, Decision
 from storage.letters import Letter
 from storage.pool import Pool
 from storage.times import read_span
@@ -98,8 +99,8 @@ groups.add_command(regroup)
 @click.argument(
     "action", required=False, type=click.Choice(["note", "resolve", "ignore", "reopen"]), metavar="[ACTION]"
 )
-@click.option("--note", "text", help="What there is to say, or why it is decided so.")
-@click.option("--by", help="Who says so (default: the user running this).")
+@click.option("--note", "text", type=Words(MAX_NOTE), help="What there is to say, or why it is decided so.")
+@click.option("--by", type=NAME, help="Who says so (default: the user running this).")
 @click.option("--for", "until", callback=span, metavar="TIME", help="Ignore it for so long: 2h, 3d, 1w.")
 @click.option(
     "--hours",

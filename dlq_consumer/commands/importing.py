@@ -17,8 +17,10 @@ import click
 from dlq_consumer import printing
 from dlq_consumer.commands.discarding import AS_JSON, BY, YES
 from dlq_consumer.commands.running import Load, fail, with_database
+from dlq_consumer.commands.wording import Words
 from storage import imports
 from storage.imports import Importer
+from storage.letter_actions import MAX_NOTE
 from storage.letter_line import MAX_LINE, BadLineError, LetterLine, parse
 from storage.pool import Pool
 from topology import exits
@@ -40,7 +42,7 @@ class Findings:
 @click.command("import")
 @click.argument("file", metavar="FILE|-")
 @click.option("--skip-bad", is_flag=True, help="Store the good lines though others are bad.")
-@click.option("--note", default="", help="Why. Kept with each letter.")
+@click.option("--note", type=Words(MAX_NOTE), default="", help="Why. Kept with each letter.")
 @BY
 @YES
 @click.option("--dry-run", is_flag=True, help="Only look at every line.")

@@ -8,6 +8,7 @@ import click
 
 from dlq_consumer import printing
 from dlq_consumer.commands.running import Load, with_database
+from dlq_consumer.commands.wording import NAME
 from dlq_consumer.regrouping import Regrouped
 from dlq_consumer.regrouping import regroup as look_at
 from storage import regrouping
@@ -19,7 +20,7 @@ from storage.regrouping import OldGroup
 @click.option(
     "--all", "everything", is_flag=True, help="Look at every group, not at those of an older rule alone."
 )
-@click.option("--by", help="Who does it (default: the user running this).")
+@click.option("--by", type=NAME, help="Who does it (default: the user running this).")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only tell which letters would go where.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per group.")

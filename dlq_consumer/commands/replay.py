@@ -14,6 +14,7 @@ from dlq_consumer.commands.discarding import BY, YES
 from dlq_consumer.commands.filtering import LETTER_ID, filter_options
 from dlq_consumer.commands.following import follow
 from dlq_consumer.commands.running import Load, fail, topology_of, with_database
+from dlq_consumer.commands.wording import Words
 from storage import replay_plans, replays
 from storage.letter_filter import LetterFilter
 from storage.pool import Pool
@@ -23,6 +24,7 @@ from storage.replay_selection import Selection, survey, targets
 from storage.replays import (
     BREAKER,
     MAX_LETTERS,
+    MAX_NOTE,
     MIN_RATE,
     Asked,
     NothingToReplayError,
@@ -58,7 +60,7 @@ Items = tuple[Sequence[ReplayItem], int | None]
     "--timeout", "timeout_s", type=float, default=60.0, show_default=True,
     help="Seconds to wait without anything new.",
 )  # fmt: skip
-@click.option("--note", help="Kept with the replay.")
+@click.option("--note", type=Words(MAX_NOTE), help="Kept with the replay.")
 @BY
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj

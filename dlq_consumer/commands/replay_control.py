@@ -10,14 +10,16 @@ import click
 from dlq_consumer import printing
 from dlq_consumer.commands.discarding import AS_JSON, BY, YES
 from dlq_consumer.commands.running import Load, fail, with_database
+from dlq_consumer.commands.wording import Words
 from storage import replay_control, replay_plans
 from storage.pool import Pool
 from storage.replay_control import ReplayStateError
 from storage.replay_plans import Replay
+from storage.replays import MAX_NOTE
 from topology import exits
 
 REPLAY_ID = click.argument("replay_id", metavar="ID")
-NOTE = click.option("--note", default="", help="Why. Kept with the replay.")
+NOTE = click.option("--note", type=Words(MAX_NOTE), default="", help="Why. Kept with the replay.")
 
 
 @click.command()

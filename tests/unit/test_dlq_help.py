@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -11,7 +12,10 @@ from click.testing import CliRunner
 
 from dlq_consumer.cli import main
 from dlq_consumer.commands.ending import Commands
+from dlq_consumer.commands.wording import Words
+from storage.letter_actions import MAX_NAME
 from tests.support.command_tree import commands_of
+from tests.support.dlq_here import dlq_here
 
 # A process with a log, a script for a shell, and what is JSON lines in any case.
 NOT_DATA = {"dlq consume", "dlq completion", "dlq export"}
@@ -69,3 +73,37 @@ def test_ctrl_c_ends_with_130_and_a_no_with_1(happens: Callable[[], Any], code: 
     group = Commands("dlq")
     group.add_command(click.Command("do", callback=happens))
     assert CliRunner().invoke(group, ["do"]).exit_code == code
+
+
+def test_what_people_write_is_refused_where_it_is_too_long_to_be_kept_and_never_cut() -> None:
+    notes: dict[str, int] = {}
+    for name, context in FOUND.items():
+        for option in context.command.params:
+            if "--note" in option.opts:
+                assert isinstance(option.type, Words), name
+                notes[name] = option.type.most
+            if "--by" in option.opts and name != "dlq audit":  # there it chooses
+                assert isinstance(option.type, Words), name
+                assert option.type.most == MAX_NAME
+    plans, letters = dict.fromkeys(("replay", "pause", "resume", "cancel"), 2_000), 4_000
+    decisions = ("discard", "restore", "edit", "import", "group", "alerts snooze", "alerts unsnooze")
+    expected = plans | dict.fromkeys(decisions, letters) | {"callbacks retry": 2_000}
+    assert notes == {f"dlq {name}": most for name, most in expected.items()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ("discard", "1", "--note", "é" * 4_001),
+            "'--note': it has 4,001 characters; 4,000 are kept at most",
+        ),
+        (("cancel", "a", "--note", "x" * 2_001), "'--note': it has 2,001 characters; 2,000 are kept at most"),
+        (("restore", "1", "--by", "x" * 201), "'--by': it has 201 characters; 200 are kept at most"),
+    ],
+)
+def test_too_long_a_note_is_a_wrong_usage(arguments: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    done = dlq_here({}, tmp_path, *arguments)
+    assert (done.exit_code, told in done.stderr) == (2, True), done.stderr
+    fits = [word[:-1] if len(word) > 20 else word for word in arguments]
+    assert "kept at most" not in dlq_here({}, tmp_path, *fits).stderr
