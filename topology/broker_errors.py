@@ -83,6 +83,13 @@ class ChannelClosed(OutcomeUnknown):
         self.text = text
 
 
+class IsStream(ChannelClosed):
+    """It is a stream: it keeps what is acknowledged, and shows a consumer only what comes after it."""
+
+    def __str__(self) -> str:
+        return "it is a stream, which keeps what is acknowledged; take a quorum or a classic queue"
+
+
 class ConnectionLost(OutcomeUnknown):
     """The connection went away between sending and the confirm."""
 

@@ -11,11 +11,12 @@ import pika.channel
 import pika.exceptions
 import pika.spec
 
-from topology.broker_errors import BrokerAway, ChannelClosed
+from topology.broker_errors import BrokerAway, ChannelClosed, IsStream
 from topology.frames import publish_frames
 from topology.wire import RawProperties
 
 REPLY_TIMEOUT_S = 30.0
+PRECONDITION_FAILED = 406
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class BrokerChannel:
         `priority` can take them (https://www.rabbitmq.com/docs/consumer-priority).
 
         `on_delivery` runs on the loop and must neither block nor raise: an exception ends the connection.
-        Raises ChannelClosed if the queue is missing (404) or exclusively taken (403).
+        Raises ChannelClosed if the queue is missing (404) or exclusively taken (403), IsStream if it is one.
         """
 
         def deliver(_channel: object, method: Any, properties: RawProperties, body: bytes) -> None:
@@ -127,16 +128,22 @@ class BrokerChannel:
                 )
             )
 
-        reply = await self._call(
-            "basic.consume",
-            lambda done: self._channel.basic_consume(
-                queue,
-                deliver,
-                auto_ack=False,
-                arguments={"x-priority": priority} if priority else None,
-                callback=done,
-            ),
-        )
+        try:
+            reply = await self._call(
+                "basic.consume",
+                lambda done: self._channel.basic_consume(
+                    queue,
+                    deliver,
+                    auto_ack=False,
+                    # Also 0, which is the default: streams know no priority and refuse it.
+                    arguments={"x-priority": priority},
+                    callback=done,
+                ),
+            )
+        except ChannelClosed as error:
+            if error.code == PRECONDITION_FAILED and "rabbit_stream_queue" in error.text:
+                raise IsStream(error.code, error.text) from error
+            raise
         consumer = Consumer(queue, reply.method.consumer_tag, self._loop.create_future())
         self._consumers[consumer.tag] = consumer
         return consumer

@@ -1,4 +1,4 @@
-"""Who consumes: asked of the management API, which knows every connection's consumers."""
+"""Who consumes, and from what: asked of the management API, which knows every connection's consumers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ def consumer_counts(management: Management, vhost: str) -> dict[str, int | None]
     """
     found = management.listed(f"/api/queues/{segment(vhost)}", {"columns": "name,consumers"})
     return {queue["name"]: queue.get("consumers") for queue in found}
+
+
+def streams(management: Management, vhost: str) -> frozenset[str]:
+    """Streams of the vhost, which cannot be drained.
+
+    Raises:
+        ManagementError: no usable answer.
+    """
+    found = management.listed(f"/api/queues/{segment(vhost)}", {"columns": "name,type"})
+    return frozenset(queue["name"] for queue in found if queue.get("type") == "stream")
 
 
 def unsettled_counts(management: Management, vhost: str) -> dict[str, int]:

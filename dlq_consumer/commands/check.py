@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import click
@@ -20,8 +20,9 @@ from storage.pool import migrated_pool, ready, where
 from storage.settings import StorageSettings
 from topology import exits
 from topology.address import AmqpAddress
-from topology.broker_errors import BrokerAway, ChannelClosed
+from topology.broker_errors import BrokerAway, ChannelClosed, IsStream
 from topology.connection import BrokerConnection, connect
+from topology.consumers import streams
 from topology.drained import drained_state
 from topology.entities import compile_topology
 from topology.errors import InvalidTopologyError
@@ -83,7 +84,9 @@ def check(load: Load, running: bool, as_json: bool) -> None:
         by_vhost.setdefault(place.vhost, {})[place.queue] = None
     checks = [_database(report, storage), *(() if running else (_groups(report, storage),))]
     for vhost, queues in by_vhost.items():
-        checks.append(_queues(report, replace(broker.address, vhost=vhost), list(queues), running=running))
+        odd = frozenset() if running else _streams(management, vhost)
+        address = replace(broker.address, vhost=vhost)
+        checks.append(_queues(report, address, list(queues), odd, running=running))
     results = [asyncio.run(each) for each in checks]  # a list: each is to say its lines
     if not running:  # that is about one process, and asked often
         results.append(_seen_by_management(report, broker, management))
@@ -115,14 +118,26 @@ async def _groups(report: Report, settings: StorageSettings) -> bool:
     return report.good("groups", f"{found.groups}, by rule {RULE}")
 
 
-async def _queues(report: Report, address: AmqpAddress, queues: list[str], *, running: bool) -> bool:
+def _streams(url: str, vhost: str) -> frozenset[str]:
+    try:
+        with Management(url) as management:
+            return streams(management, vhost)
+    except ManagementError:
+        return frozenset()  # told of with the stuck letters
+
+
+async def _queues(
+    report: Report, address: AmqpAddress, queues: list[str], odd: Collection[str], *, running: bool
+) -> bool:
     try:
         connection = await connect(address, "redrive-dlq-check")
     except BrokerAway as error:
         return report.bad(f"broker {address}", str(error))
     report.good(f"broker {address}")
     try:
-        return all([await _queue(report, connection, queue, running=running) for queue in queues])
+        bad = [report.bad(f"queue {queue}", str(IsStream(0, ""))) for queue in queues if queue in odd]
+        left = [queue for queue in queues if queue not in odd]
+        return all([*bad, *[await _queue(report, connection, queue, running=running) for queue in left]])
     finally:
         await connection.close()
 

@@ -100,6 +100,20 @@ def test_check_looks_at_every_vhost(graveyard: Graveyard, abroad: Vhost) -> None
     assert "404 NOT_FOUND" in checked.stdout
 
 
+def test_a_stream_is_refused_and_holds_up_no_other_queue(graveyard: Graveyard) -> None:
+    with graveyard.vhost.channel() as channel:
+        channel.queue_declare("stream", durable=True, arguments={"x-queue-type": "stream"})
+    graveyard.publish("stream", plain(b"kept there"))
+    graveyard.settings["REDRIVE_WATCH"] = "stream"
+    checked = graveyard.dlq_here("check")
+    assert (checked.exit_code, "queue stream: it is a stream" in checked.stdout) == (1, True)
+    process = graveyard.start()
+    process.wait_for_log("stopped draining stream: it is a stream")
+    graveyard.publish("orders.dlq", plain(b"x"))
+    graveyard.until_stored(1)
+    assert "draining stream action=draining" not in process.log
+
+
 def test_a_watched_queue_that_goes_and_comes_back_is_drained_again(graveyard: Graveyard) -> None:
     declare(graveyard.vhost, DEAD, "theirs")
     process = graveyard.start(REDRIVE_WATCH=f"//{graveyard.vhost.vhost}/theirs%2Fdead%2C 50%25")
