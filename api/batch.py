@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from api.json_text import encode
+from api.json_text import MAX_NAME, encode, shortened
 from api.problems import FieldError, Problem
 from api.submission import KEY_FIELD, MAX_KEY, Submission, invalid, read_submission
 from outbound.destination import MAX_URL
@@ -34,9 +34,15 @@ def read_batch(topology: Topology, body: Any, item_limit: int, callbacks: Reach 
     Raises:
         Problem: 422, the body is no batch of 1 to `MAX_JOBS` jobs.
     """
-    if not isinstance(body, dict) or body.keys() != {"jobs"} or not isinstance(body["jobs"], list):
-        raise invalid([FieldError("body", 'must be a JSON object {"jobs": […]} and no more')])
-    jobs = body["jobs"]
+    if not isinstance(body, dict):
+        raise invalid([FieldError("body", 'must be a JSON object {"jobs": […]}')])
+    errors = [
+        FieldError(shortened(name, MAX_NAME), "is no field of a batch") for name in body if name != "jobs"
+    ]
+    if not isinstance(jobs := body.get("jobs"), list):
+        errors.append(FieldError("jobs", "must be a list" if "jobs" in body else "is required"))
+    if errors or not isinstance(jobs, list):
+        raise invalid(errors)
     if not 1 <= len(jobs) <= MAX_JOBS:
         raise invalid([FieldError("jobs", f"has {len(jobs)} jobs; it must have 1 to {MAX_JOBS}")])
     return [_read(topology, job, item_limit, callbacks) for job in jobs]

@@ -30,9 +30,9 @@ def hook(key: str, text: str) -> dict[str, Any]:
     [
         (None, "body"),
         ([], "body"),
-        ({}, "body"),
-        ({"jobs": {}}, "body"),
-        ({"jobs": [job("a")], "more": 1}, "body"),
+        ({}, "jobs"),
+        ({"jobs": {}}, "jobs"),
+        ({"jobs": [job("a")], "more": 1}, "more"),
         ({"jobs": []}, "jobs"),
         ({"jobs": [None] * (MAX_JOBS + 1)}, "jobs"),
     ],
