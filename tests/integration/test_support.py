@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import asyncpg
 import httpx
 import pytest
+from pika.exceptions import ChannelClosedByBroker
 
 from tests.support import waiting
 from tests.support.databases import fresh_database
@@ -15,6 +17,7 @@ from tests.support.processes import Processes
 from tests.support.proxy import TcpProxy
 from tests.support.servers import Servers
 from tests.support.vhosts import Vhost, fresh_vhost
+from tests.support.waiting import eventually
 
 
 def test_a_vhost_is_usable_and_gone_afterwards(servers: Servers) -> None:
@@ -33,6 +36,33 @@ def test_a_cloned_database_holds_what_its_template_holds_and_is_dropped(servers:
     with fresh_database(servers.urls.database) as look:
         names = [row["datname"] for row in look.fetch("select datname from pg_database")]
         assert not {template.name, clone.name} & set(names)
+
+
+def test_a_wait_goes_on_though_its_connections_are_cut(
+    servers: Servers, vhost: Vhost, proxy: Callable[..., TcpProxy]
+) -> None:
+    vhost.management.put(f"/api/queues/{vhost.vhost}/q", json={"durable": True}).raise_for_status()
+    broker = proxy(vhost.amqp_url)
+    seen = replace(vhost, amqp_url=broker.url)
+    with fresh_database(servers.urls.database) as database:
+        database.execute("create table seen as select 1 as one")
+        backends: list[int] = []
+
+        def cut_twice() -> bool:
+            backends.append(database.value("select pg_backend_pid()"))
+            assert seen.depth("q") == 0
+            if len(backends) in (2, 4):
+                assert database.cut_connections() == 1
+                broker.cut()
+            return len(backends) == 5
+
+        eventually(cut_twice, 30, "two cuts are survived")
+        assert [backends.index(backend) for backend in backends] == [0, 0, 2, 2, 4]
+        assert broker.accepted == 3
+        with pytest.raises(asyncpg.UndefinedTableError):
+            eventually(lambda: database.value("select one from unseen"))
+        with pytest.raises(ChannelClosedByBroker):
+            eventually(lambda: seen.depth("q") or seen.depth("nowhere"))
 
 
 def test_a_proxy_forwards_cuts_refuses_and_resumes(vhost: Vhost, proxy: Callable[..., TcpProxy]) -> None:

@@ -18,6 +18,7 @@ import asyncpg
 
 import storage.migrate
 from tests.support import background
+from tests.support.kept import ask
 
 ROOT = Path(__file__).parents[2]
 MIGRATE = "from storage.cli import main; main(['migrate'])"
@@ -25,14 +26,17 @@ MIGRATE = "from storage.cli import main; main(['migrate'])"
 
 @dataclass(frozen=True)
 class Database:
-    """A database of one test. `fetch` and `execute` take a fresh connection each time."""
+    """A database of one test. Each `execute` takes a fresh connection, each `fetch` too unless in a wait."""
 
     url: str
     name: str
     admin_url: str
 
     def fetch(self, sql: str, *arguments: object) -> list[dict[str, Any]]:
-        return background.run(_fetch(self.url, sql, *arguments))
+        def question(connection: asyncpg.Connection) -> list[dict[str, Any]]:
+            return [dict(row) for row in background.run(connection.fetch(sql, *arguments))]
+
+        return ask(self.url, lambda: _connection(self.url), question, _is_lost)
 
     def value(self, sql: str, *arguments: object) -> Any:
         """The first column of the only row."""
@@ -140,6 +144,21 @@ def migrate(url: str) -> None:
     )
     if done.returncode != 0:
         raise RuntimeError(f"storage migrate ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+@contextmanager
+def _connection(url: str) -> Iterator[asyncpg.Connection]:
+    # Without prepared statements, which a migration would make stale.
+    opened = background.run(asyncpg.connect(url, timeout=10, statement_cache_size=0))
+    try:
+        yield opened
+    finally:
+        background.run(opened.close())
+
+
+def _is_lost(connection: asyncpg.Connection, error: Exception) -> bool:
+    ends = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError)
+    return connection.is_closed() or isinstance(error, (*ends, asyncpg.OperatorInterventionError))
 
 
 async def _fetch(url: str, sql: str, *arguments: object) -> list[dict[str, Any]]:

@@ -133,6 +133,13 @@ def console_script(entry_point: str, *arguments: str) -> list[str]:
 
 
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This environment without any REDRIVE_ setting, plus `extra`; our packages are importable."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_")}
+    """This environment without any REDRIVE_ setting, plus `extra`; our packages are importable.
+
+    What a process compiles is kept for the next one: a suite starts a thousand.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("REDRIVE_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
     return kept | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"} | dict(extra)

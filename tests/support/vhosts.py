@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
-from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 
+from tests.support.kept import ask
 from tests.support.waiting import eventually
 from topology.address import AmqpAddress
 from topology.declare import connection
@@ -57,18 +58,31 @@ class Vhost:
 
     def depth(self, queue: str) -> int:
         """Messages ready in a queue, asked of the broker over AMQP."""
-        with self.channel() as channel:
-            return int(channel.queue_declare(queue, passive=True).method.message_count)
+        (method,) = self._looked_at([queue])
+        return int(method.message_count)
 
     def depths(self, queues: Iterable[str]) -> dict[str, int]:
-        with self.channel() as channel:
-            return {
-                name: int(channel.queue_declare(name, passive=True).method.message_count) for name in queues
-            }
+        names = list(queues)
+        looked_at = zip(names, self._looked_at(names), strict=True)
+        return {name: int(method.message_count) for name, method in looked_at}
 
     def consumers(self, queue: str) -> int:
-        with self.channel() as channel:
-            return int(channel.queue_declare(queue, passive=True).method.consumer_count)
+        (method,) = self._looked_at([queue])
+        return int(method.consumer_count)
+
+    def _looked_at(self, queues: Iterable[str]) -> list[Any]:
+        def question(opened: BlockingConnection) -> list[Any]:
+            channel = opened.channel()
+            found = [channel.queue_declare(name, passive=True).method for name in queues]
+            channel.close()
+            return found
+
+        return ask(
+            self.amqp_url,
+            lambda: connection(AmqpAddress.parse(self.amqp_url), "test"),
+            question,
+            lambda opened, _: not opened.is_open,
+        )
 
     def publish(self, queue: str, body: bytes, properties: Any = None) -> None:
         """Confirmed, straight to a queue, as any program with the broker's password may."""
@@ -89,7 +103,7 @@ def fresh_vhost(amqp_url: str, management_url: str) -> Iterator[Vhost]:
     name = f"test-{secrets.token_hex(6)}"
     parts = urlsplit(amqp_url)
     user = unquote(parts.username or "guest")
-    with httpx.Client(base_url=management_url, timeout=30) as management:
+    with httpx.Client(base_url=management_url, timeout=30, verify=False) as management:  # plain HTTP
         management.put(f"/api/vhosts/{name}").raise_for_status()
         try:
             rights = {"configure": ".*", "write": ".*", "read": ".*"}

@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NoReturn, TypeVar
 
+from tests.support.kept import kept_connections
+
 T = TypeVar("T")
 POLL_S = 0.05
 # No wait gives up before: what takes a moment takes long on a busy machine, and patience costs nothing where
@@ -32,7 +34,13 @@ def eventually(
     `deadline_s` seconds, or `LEAST_S` if that is more, raises AssertionError telling what was waited for, and
     the last value or exception.
     """
-    deadline_s = patient(deadline_s)
+    with kept_connections():
+        return _eventually(fn, patient(deadline_s), what, ignoring, every_s)
+
+
+def _eventually(
+    fn: Callable[[], T], deadline_s: float, what: str, ignoring: tuple[type[Exception], ...], every_s: float
+) -> T:
     end = time.monotonic() + deadline_s
     while True:
         last: object
