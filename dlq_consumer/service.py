@@ -19,6 +19,7 @@ from dlq_consumer.configuration import Configuration
 from dlq_consumer.consumption import ConsumedWatch
 from dlq_consumer.drain import QueueDrain
 from dlq_consumer.figures import ConsumerFigures
+from dlq_consumer.harmed import HarmWatch
 from dlq_consumer.hearing import HearingWatch
 from dlq_consumer.held import Held
 from dlq_consumer.intake import Intake
@@ -154,10 +155,12 @@ class Service:
             _as_long_as_possible("replays", locks, executor.run),
         ]
         watch = StuckWatch(settings.management_url, settings.broker.address.vhost)
+        harm = HarmWatch(settings.management_url, home, settings.topology, settings.broker.time_scale)
         hearing = HearingWatch(settings.management_url, {p: drain.hearing for p, drain in drains.items()})
         endless = [
             locks.watch(),
             watch.run(),
+            harm.run(),
             hearing.run(),
             _as_long_as_possible("sweep", locks, lambda: _sweep(pool)),
         ]

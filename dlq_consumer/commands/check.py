@@ -12,6 +12,8 @@ import click
 
 from dlq_consumer import printing
 from dlq_consumer.commands.running import Load, fail, management_url
+from dlq_consumer.harmed import ADVICE as MEND
+from dlq_consumer.harmed import harmed_queues
 from dlq_consumer.stuck import ADVICE, LOOK_S
 from storage import regrouping
 from storage.errors import MigrationError, StorageError
@@ -30,10 +32,8 @@ from topology.management import Management, ManagementError
 from topology.missing_ways import MissingWay, missing_ways
 from topology.names import dead_letter_queues
 from topology.plan.look import look
-from topology.policy_harm import harms
 from topology.settings import TopologySettings, load_topology
 from topology.stuck import stuck_letters
-from topology.verify.live import read_queues
 from topology.watched import Place
 
 
@@ -146,7 +146,8 @@ def _seen_by_management(report: Report, settings: TopologySettings, url: str) ->
     try:
         with Management(url) as management:
             stuck = _stuck(management, settings.address.vhost)
-            harmed = _harmed(management, settings)
+            topology = load_topology(settings)
+            harmed = harmed_queues(management, settings.address.vhost, topology, settings.time_scale)
         missing = list(_missing(settings))
     except ManagementError as error:
         return report.bad("stuck letters", str(error))
@@ -155,7 +156,7 @@ def _seen_by_management(report: Report, settings: TopologySettings, url: str) ->
     for way in missing:
         report.bad(f"{way.kind} {way.name}", "it is missing. Run: topology apply")
     for queue, what in harmed:
-        report.bad(f"queue {queue}", f"{what}. Run: topology verify")
+        report.bad(f"queue {queue}", f"{what}. {MEND}")
     if not stuck:
         report.good("stuck letters", "none")
     if not missing:
@@ -171,19 +172,6 @@ def _stuck(management: Management, vhost: str) -> dict[str, int]:
         time.sleep(LOOK_S)
         return {queue: n for queue, n in stuck_letters(management, vhost).items() if queue in stuck}
     return {}
-
-
-def _harmed(management: Management, settings: TopologySettings) -> list[tuple[str, str]]:
-    """Queues of ours that a policy makes lose messages, or hold them up, and how.
-
-    Raises:
-        ManagementError
-    """
-    topology = load_topology(settings)
-    queues = read_queues(management, settings.address.vhost)
-    in_force = {name: queue.in_force for name, queue in queues.items()}
-    found = harms(topology, compile_topology(topology, settings.time_scale), in_force)
-    return [(harm.queue, f"by {in_force[harm.queue].names} its {harm.text}") for harm in found]
 
 
 def _missing(settings: TopologySettings) -> Iterator[MissingWay]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 import pytest
 
+from dlq_consumer.harmed import HarmWatch
+from tests.support import background
 from tests.support.databases import Database
 from tests.support.graveyard import Graveyard, order
-from tests.support.policies import somebodys
+from tests.support.policies import put_policy, somebodys
 from tests.support.processes import Processes
+from tests.support.small_topology import TOPOLOGY
 from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
+from topology.entities import Policy
+from topology.management import Management
 
 
 @pytest.fixture
@@ -29,6 +35,8 @@ def test_stuck_letters_are_told_of_by_the_consumer_and_by_check_until_they_move(
     assert ("stuck letters: OK (none)" in well, "exchanges and bindings: OK" in well) == (True, True)
     consumer = graveyard.start()
     delete(graveyard, "exchanges", "orders.dlx")
+    cap = Policy("caps", "^mails.dlq$", {"max-length": 9})
+    put_policy(graveyard.vhost, cap).raise_for_status()
     foreseen = graveyard.dlq("check")
     assert (foreseen.returncode, "stuck letters: OK" in foreseen.stdout) == (1, True), "none has died yet"
     assert "exchange orders.dlx: it is missing. Run: topology apply" in foreseen.stdout
@@ -44,6 +52,7 @@ def test_stuck_letters_are_told_of_by_the_consumer_and_by_check_until_they_move(
     assert f"queue orders: 2 {told}" in check.stdout
     delete(graveyard, "queues", "orders")
     consumer.wait_for_log("action=letters_moved queue=orders", 60)
+    consumer.wait_for_log("action=policy_harms queue=mails.dlq", 60)
     assert consumer.log.count(told) == 1
 
 
@@ -93,3 +102,22 @@ def test_without_the_management_api_s_address_neither_starts(graveyard: Graveyar
         assert refused.returncode == 2
         assert "REDRIVE_MANAGEMENT_URL: not set, in the environment or in .env: " in refused.stderr
     eventually(lambda: graveyard.vhost.consumers("orders.dlq") == 0, 5, "nothing consumes")
+
+
+def test_a_policy_that_loses_letters_is_told_of_once_and_when_it_is_gone(
+    graveyard: Graveyard, caplog: pytest.LogCaptureFixture
+) -> None:
+    url, vhost = graveyard.vhost.management_url, graveyard.vhost.vhost
+    watch = HarmWatch(url, vhost, TOPOLOGY, 1.0)
+
+    def said() -> list[tuple[str, str]]:
+        background.run(watch.look(management))
+        return [(record.__dict__["action"], record.__dict__["queue"]) for record in caplog.records]
+
+    with caplog.at_level(logging.INFO, "dlq_consumer.harmed"), Management(url) as management:
+        with somebodys(graveyard.vhost, r"^orders\.dlq$", message_ttl=3_600_000):
+            eventually(said, 30, "it is told")
+            assert said() == [("policy_harms", "orders.dlq")]
+        eventually(lambda: len(said()) > 1, 30, "it is told that it is gone")
+        assert said() == [("policy_harms", "orders.dlq"), ("policy_mended", "orders.dlq")]
+    assert "this dead-letter queue forgets" in caplog.text
