@@ -12,7 +12,7 @@ import asyncpg
 from storage import letter_actions
 from storage.errors import translate
 from storage.letter_actions import MAX_NOTE, MOST_LETTERS, Action, ActionRefusedError, Refusal, is_copy
-from storage.letter_filter import LetterFilter, Parameters, where
+from storage.letter_filter import UNTOLD, LetterFilter, Parameters, where
 from storage.pool import AnyConnection, Pool, lend
 
 BATCH = 1_000
@@ -23,12 +23,12 @@ SELECT l.id, l.state, l.duplicate_of FROM redrive.dead_letters l
 WHERE l.id = ANY($1::bigint[]) ORDER BY l.id FOR UPDATE
 """
 # Asked once the rows are locked: a replay takes the same locks first.
-_REPLAYS = """
+_REPLAYS = f"""
 SELECT i.letter_id,
     max(i.replay_id::text) FILTER (WHERE i.decided_at IS NULL) AS outstanding,
-    bool_or(i.outcome = 'unknown') AS doubtful
+    bool_or({UNTOLD}) AS doubtful
 FROM redrive.replay_items i WHERE i.letter_id = ANY($1::bigint[]) GROUP BY i.letter_id
-"""
+"""  # noqa: S608 - a text of our own
 _DISCARD = "UPDATE redrive.dead_letters SET state = 'discarded' WHERE id = ANY($1::bigint[])"
 _WAS = """
 SELECT DISTINCT ON (letter_id) letter_id, details ->> 'was' AS was FROM redrive.letter_actions

@@ -54,6 +54,7 @@ back AS (
     SET state = 'published', published_at = coalesce(i.published_at, now()), next_letter_id = x.id,
         outcome = CASE WHEN i.outcome IS NULL OR i.outcome IN ('unknown', 'consumed') THEN 'died_again'
             ELSE i.outcome END,
+        detail = CASE WHEN i.outcome IN ('unknown', 'consumed') THEN NULL ELSE i.detail END,
         decided_at = now()
     FROM items x WHERE i.token = x.token)
 {REPLAYED}

@@ -21,9 +21,13 @@ _DLQ = ".dlq"
 FOREIGN_DLQ = f"l.dlq <> l.queue || '{_DLQ}'"
 # Nobody has decided on these, or nobody knows what came of it: retention never takes them.
 _WAITING = "l.state IN ('open', 'replaying', 'quarantined')"
-IN_DOUBT = """(l.state = 'replayed' AND l.id IN (
+# Of a replayed letter's item `i`: nobody knows what came of it, nor of the letter by a later replay.
+UNTOLD = """(i.outcome = 'unknown' AND NOT EXISTS (
+    SELECT 1 FROM redrive.replay_items k
+    WHERE k.letter_id = i.letter_id AND k.decided_at > i.decided_at AND k.outcome <> 'unknown'))"""
+IN_DOUBT = f"""(l.state = 'replayed' AND l.id IN (
     SELECT i.letter_id FROM redrive.replay_items i
-    WHERE i.outcome = 'unknown' OR i.decided_at IS NULL))"""
+    WHERE {UNTOLD} OR i.decided_at IS NULL))"""  # noqa: S608 - a text of our own
 UNDECIDED = f"({_WAITING} OR {IN_DOUBT})"
 
 
@@ -36,7 +40,7 @@ SELECT {columns} FROM redrive.dead_letters l WHERE l.id = (SELECT min(id) FROM (
     (SELECT l.id FROM redrive.dead_letters l WHERE {_WAITING} AND {condition} ORDER BY l.id LIMIT 1)
     UNION ALL
     (SELECT l.id FROM redrive.replay_items i JOIN redrive.dead_letters l ON l.id = i.letter_id
-     WHERE i.outcome = 'unknown' AND l.state = 'replayed' AND {condition} ORDER BY i.letter_id LIMIT 1)) AS f)
+     WHERE {UNTOLD} AND l.state = 'replayed' AND {condition} ORDER BY i.letter_id LIMIT 1)) AS f)
 """  # noqa: S608 - texts of our own
 
 

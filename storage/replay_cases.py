@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storage import letter_edits
 from storage.letter_edits import redacted
-from storage.letter_filter import LetterFilter, Parameters, where
+from storage.letter_filter import UNTOLD, LetterFilter, Parameters, where
 from storage.pool import AnyConnection
 from storage.replay_fitness import Choice, Fitness
 from storage.schema import has_table
@@ -40,8 +40,8 @@ async def _cases(
     """The first that holds is told. Of one job only the newest letter is sent."""
     target = "l.target" if fitness.to is None else f"{values.add(fitness.to)}::text"
     doubtful = (
-        "(SELECT i.replay_id::text FROM redrive.replay_items i WHERE i.letter_id = l.id"
-        " AND i.outcome = 'unknown' ORDER BY i.decided_at DESC LIMIT 1)"
+        "(SELECT i.replay_id::text FROM redrive.replay_items i WHERE i.letter_id = l.id"  # noqa: S608
+        f" AND {UNTOLD} ORDER BY i.decided_at DESC LIMIT 1)"
     )
     outstanding = (
         f"(SELECT i.replay_id::text FROM redrive.replay_items i WHERE i.letter_id = l.id AND {OUTSTANDING})"  # noqa: S608

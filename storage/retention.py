@@ -9,6 +9,7 @@ from typing import Literal
 
 from storage import expired_items
 from storage.errors import MigrationError, translate
+from storage.letter_filter import UNTOLD
 from storage.pool import AnyConnection, Pool, lend
 from storage.schema import has_table, off_without_table
 
@@ -23,10 +24,10 @@ _LOOK = {
         SELECT max(a.at) FROM redrive.letter_actions a
         WHERE a.letter_id = p.id AND a.action = 'discard'), p.stored_at) < now() - $1::interval""",
     # An imported one was replayed elsewhere.
-    "replayed": """coalesce((
-        SELECT bool_and(i.decided_at IS NOT NULL AND i.outcome IS DISTINCT FROM 'unknown'
+    "replayed": f"""coalesce((
+        SELECT bool_and(i.decided_at IS NOT NULL AND NOT {UNTOLD}
                         AND i.decided_at < now() - $1::interval)
-        FROM redrive.replay_items i WHERE i.letter_id = p.id), true)""",
+        FROM redrive.replay_items i WHERE i.letter_id = p.id), true)""",  # noqa: S608 - a text of our own
 }
 _PAGE = """
 WITH page AS MATERIALIZED (

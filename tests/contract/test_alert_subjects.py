@@ -89,6 +89,17 @@ async def test_a_replay_of_unknown_outcome_is_no_decision(pool: Pool) -> None:
     assert await alert_subjects.resolve_groups(pool, POLICY) == 0
     letter = await pool.fetchval("select id from redrive.dead_letters")
     assert await oldest(pool) == (letter, letter, True)
+    await pool.execute("insert into redrive.replays (requested_by) values ('forced')")
+    await pool.execute(
+        "insert into redrive.replay_items (token, replay_id, position, letter_id, target, state, outcome,"
+        " decided_at) select 'u', r.id, 1, $1, 'q', 'published', 'consumed', now() + interval '1 s'"
+        " from redrive.replays r where r.requested_by = 'forced'",
+        letter,
+    )
+    assert await oldest(pool) == (None, None, False)
+    assert await alert_subjects.resolve_groups(pool, POLICY) == 1
+    await pool.execute("delete from redrive.replay_items where token = 'u'")
+    assert await oldest(pool) == (letter, letter, True)
     await pool.execute("update redrive.replay_items set outcome = 'succeeded'")
     assert await oldest(pool) == (None, None, False)
 

@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from storage import group_counts, replay_plans, retention
+from storage import discards, group_counts, replay_plans, replay_selection, retention
+from storage.discards import DISCARD
+from storage.letter_actions import ActionRefusedError
 from storage.pool import Pool
+from storage.replay_fitness import Fitness, Unfit
 from storage.retention import Decided
 from tests.support import letter_rows
 from tests.support.databases import Database
@@ -91,6 +94,28 @@ async def test_decided_letters_go_and_undecided_ones_stay_however_old(database: 
     assert await sweep(pool) == 6
     assert left(database) == [5, 6, 7, 9, 10, 11, 12, 13, 15]
     assert await sweep(pool) == 0
+
+
+async def test_a_letter_that_was_sent_again_by_force_is_decided_by_what_came_of_that(
+    database: Database, pool: Pool
+) -> None:
+    letters(database, 3)
+    for letter in (1, 2, 3):
+        replayed(database, letter, "unknown", "unknown", "now() - interval '50 days'")
+    replayed(database, 2, "published", "consumed")
+    replayed(database, 3, "cancelled", None)
+    doubted = {each.letter_id: each.kind for each in await unfit(pool, force=False)}
+    assert doubted == {1: "doubtful", 2: "state", 3: "doubtful"}
+    assert {each.letter_id: each.kind for each in await unfit(pool, force=True)} == {2: "state"}
+    with pytest.raises(ActionRefusedError, match="letter 2 was replayed"):
+        await discards.decide(pool, DISCARD, [1, 2, 3], by="ada", why="no")
+    assert await sweep(pool) == 1
+    assert left(database) == [1, 3]
+
+
+async def unfit(pool: Pool, *, force: bool) -> list[Unfit]:
+    async with pool.acquire() as connection:
+        return await replay_selection.unfit(connection, [1, 2, 3], Fitness(to="q", force=force))
 
 
 async def test_a_replay_keeps_its_numbers_when_its_letters_go(database: Database, pool: Pool) -> None:

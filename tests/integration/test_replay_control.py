@@ -379,6 +379,8 @@ def test_outcomes_of_what_is_no_job(graveyard: Graveyard) -> None:
     graveyard.publish("mails.dlq", plain(b"x", message_id="again", headers={"redrive-replay": token}))
     graveyard.until_stored(4)
     assert shown(graveyard, replay)["outcomes"] == {"succeeded": 1, "consumed": 1, "died_again": 1}
+    (item,) = graveyard.shown(int(letters[0]))["replays"]
+    assert (item["outcome"], item["detail"]) == ("died_again", None)
 
 
 def test_on_a_terminal_a_bar_tells_how_far_it_is(graveyard: Graveyard) -> None:
