@@ -33,17 +33,23 @@ as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object 
 
 
 class Span(click.ParamType[timedelta]):
-    """A length of time; `0s` where nothing is to be left of one."""
+    """A length of time; with `zero` also `0s`, where nothing is to be left of one."""
 
     name = "TIME"
+
+    def __init__(self, *, zero: bool = False) -> None:
+        self.zero = zero
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         if isinstance(value, timedelta):
             return value
         try:
-            return timedelta() if value in ("0", "0s") else read_span(value)
+            found = timedelta() if value in ("0", "0s") else read_span(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        if not (found or self.zero):
+            self.fail(f"{value} is no time to come", param, ctx)
+        return found
 
 
 class Rate(click.FloatRange):
@@ -100,7 +106,7 @@ def create(
     """
     if not NAME.fullmatch(name):
         raise click.BadParameter("letters, digits and . _ @ -, at most 100", param_hint="NAME")
-    terms = Terms(tuple(dict.fromkeys(scopes)) or SCOPES, expires or None, rate, burst)
+    terms = Terms(tuple(dict.fromkeys(scopes)) or SCOPES, expires, rate, burst)
     key = new_key()
     made = _run(lambda db: api_key_changes.create(db, name, _stored(key), terms, actor()), name)
     _say_key(key, made, as_json)
@@ -110,7 +116,7 @@ def create(
 @click.argument("name")
 @click.option(
     "--overlap",
-    type=Span(),
+    type=Span(zero=True),
     default="24h",
     show_default=True,
     help="How long the old key works beside it; 0s: not at all.",

@@ -135,6 +135,9 @@ def test_keys_are_listed_without_the_key_and_a_name_is_given_once(stack: Stack) 
     assert key.startswith("rdk_")
     assert stack.command("api.keys_cli:main", "create", "shop").returncode == 4
     assert stack.command("api.keys_cli:main", "create", "a b").returncode == 2
+    for never in ("0", "0s", "0d"):  # and not: for ever
+        refused = stack.command("api.keys_cli:main", "create", "late", "--expires", never)
+        assert (refused.returncode, refused.stdout) == (2, "")
     no_number = stack.command("api.keys_cli:main", "limit", "shop", "--rate", "nan")
     assert (no_number.returncode, "nan is no number" in no_number.stderr) == (2, True)
     assert stack.command("api.keys_cli:main", "revoke", "nobody").returncode == 1
