@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.support.shared import Places, Shared
 from tests.support.work import Work, shared_work
 from tests.support.worker_jobs import MARK
+from topology.wire import RawProperties, properties
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +64,13 @@ async def test_a_transaction_that_is_in_the_way_is_tried_again_but_not_for_ever(
     assert (dead["reason"], dead["attempt"]) == ("exception", 20)
     assert "could not obtain lock on row" in dead["error"]
     await asyncio.to_thread(work.until_letters, 1)
+
+
+def test_a_transaction_of_a_job_may_pause_for_as_long_as_the_job_may_run(work: Work) -> None:
+    """By default 900 s; and what takes longer to be killed is not cut off either."""
+    assert work.result(work.submit("d.patience")) == "16min"
+    headers: dict[str, Any] = {"lang": "py", "task": "d.patience", "id": "longer", "timelimit": [1170, None]}
+    raw = properties(headers=headers, content_type="application/json", content_encoding="utf-8")
+    work.publish(b"[[], {}, {}]", RawProperties(raw.encode()))
+    assert work.result("longer") == "20min"
+    assert work.result(work.submit("d.patience")) == "16min"

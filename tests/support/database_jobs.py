@@ -25,6 +25,7 @@ NAMES = (
     "d.greedy",
     "d.greedy_async",
     "d.contended",
+    "d.patience",
 )
 TOPOLOGY = Topology(queues=(QUEUE,), jobs=tuple(JobType(name, QUEUE.name, Anything) for name in NAMES))
 
@@ -75,3 +76,11 @@ def contended(self: RedriveTask, key: str) -> int:
     with self.once(key) as tx:
         tx.fetch("SELECT 1 FROM redrive.sample_emails WHERE email_key = $1 FOR UPDATE NOWAIT", key)
     return int(self.request.retries)
+
+
+@app.task(bind=True, name="d.patience")
+def patience(self: RedriveTask) -> str:
+    """How long Postgres lets its transaction wait for the next statement."""
+    with self.once(str(self.request.id)) as tx:
+        (row,) = tx.fetch("SHOW idle_in_transaction_session_timeout")
+    return str(row[0])
