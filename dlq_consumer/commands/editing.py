@@ -110,7 +110,7 @@ def _withdraw(load: Load, letter_id: int, by: str, note: str, as_json: bool) -> 
 
 def _patching(given: str) -> Change:
     try:
-        if given.lstrip().startswith("["):
+        if given.lstrip().startswith(("[", "{")):  # an object is no patch, and mostly no file either
             text = given.encode("utf-8", "surrogateescape")
         elif given == "-":
             text = sys.stdin.buffer.read()

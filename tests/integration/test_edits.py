@@ -100,6 +100,7 @@ REFUSED = [
     ('[{"op": "test", "path": "/kwargs/order", "value": "1"}]', 1, "it changes nothing"),
     ('[{"op": "remove", "path": "/kwargs/other"}]', 2, "operation 0: there is nothing at '/kwargs/other'"),
     ("[", 2, "no JSON Patch"),
+    ("{}", 2, "a patch is a list of operations"),
     ("/no/such/file", 2, "no JSON Patch"),
 ]  # fmt: skip
 
