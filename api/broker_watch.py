@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -12,6 +13,7 @@ from topology.entities import compile_topology
 from topology.missing_ways import missing_ways
 from topology.policy_harm import harms
 from topology.spec import Topology
+from topology.stuck import Stuck
 
 # As often as the broker counts.
 LOOK_S = 5.0
@@ -34,8 +36,7 @@ class Trouble:
 
 
 class BrokerWatch:
-    """The last look. `stuck`: letters that the broker cannot hand to their dead-letter exchange, or None when
-    it did not say."""
+    """What the looks found. `stuck`: letters that the broker cannot hand on, or None when it did not say."""
 
     def __init__(self, view: BrokerView, topology: Topology, time_scale: float = 1.0) -> None:
         self._view = view
@@ -43,6 +44,7 @@ class BrokerWatch:
         self._entities = compile_topology(topology, time_scale)
         self._ways: tuple[Trouble, ...] = ()
         self._ways_due = 0.0
+        self._held = Stuck()
         self.stuck: int | None = None
         self.troubles: tuple[Trouble, ...] = ()
 
@@ -56,13 +58,13 @@ class BrokerWatch:
             return
         wanted = [queue.name for queue in self._entities.queues]
         missing = [Trouble(name, "the queue is missing") for name in wanted if name not in queues]
+        held = self._held.look({name: counts.stuck for name, counts in queues.items()}, time.monotonic())
         stuck = [
-            Trouble(name, f"{counts.stuck} dead letters or retries cannot leave the queue")
-            for name, counts in sorted(queues.items())
-            if counts.stuck
+            Trouble(name, f"{count} dead letters or retries cannot leave the queue")
+            for name, count in sorted(held.items())
         ]
         harmed = await asyncio.to_thread(self._harmed, queues)
-        self.stuck = sum(counts.stuck for counts in queues.values())
+        self.stuck = sum(held.values())
         self.troubles = (
             *_first([*missing, *self._ways], "are missing"),
             *_first(harmed, "by policies"),

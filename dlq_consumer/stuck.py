@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import time
 
 from topology.errors import TopologyError
 from topology.management import Management
-from topology.stuck import stuck_letters
+from topology.stuck import Stuck, stuck_letters
 
 log = logging.getLogger(__name__)
-# Longer than the broker's statistics are old (5 s): what is seen twice in a row is not on its way.
-LOOK_S = 10.0
+# As often as the broker counts.
+LOOK_S = 5.0
 TIMEOUT_S = 2.0
 ADVICE = "cannot reach the dead-letter exchange. Run: topology verify"
 
@@ -23,7 +23,7 @@ class StuckWatch:
     def __init__(self, url: str, vhost: str) -> None:
         self._url = url
         self._vhost = vhost
-        self._before: Mapping[str, int] = {}
+        self._stuck = Stuck()
         self._told: dict[str, int] = {}
         self._deaf = False
 
@@ -43,8 +43,7 @@ class StuckWatch:
             self._deaf = True
             return
         self._deaf = False
-        stuck = {queue: count for queue, count in now.items() if queue in self._before}
-        self._before = now
+        stuck = self._stuck.look(now, time.monotonic())
         for queue, count in stuck.items():
             if self._told.get(queue) != count:
                 fields = {"action": "letters_stuck", "queue": queue, "letters": count}

@@ -105,6 +105,13 @@ class BrokerChannel:
             "queue.bind", lambda done: self._channel.queue_bind(queue, exchange, routing_key, callback=done)
         )
 
+    async def unbind(self, queue: str, exchange: str, routing_key: str) -> None:
+        """What was routed before is in the queue by then, or on its way to it."""
+        await self._call(
+            "queue.unbind",
+            lambda done: self._channel.queue_unbind(queue, exchange, routing_key, callback=done),
+        )
+
     async def consume(
         self, queue: str, on_delivery: Callable[[Delivery], None], *, priority: int = 0
     ) -> Consumer:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 
 import click
 
@@ -14,7 +14,7 @@ from dlq_consumer import printing
 from dlq_consumer.commands.running import Load, fail, management_url
 from dlq_consumer.harmed import ADVICE as MEND
 from dlq_consumer.harmed import harmed_queues
-from dlq_consumer.stuck import ADVICE, LOOK_S
+from dlq_consumer.stuck import ADVICE
 from storage import regrouping
 from storage.errors import MigrationError, StorageError
 from storage.groups import RULE
@@ -33,7 +33,7 @@ from topology.missing_ways import MissingWay, missing_ways
 from topology.names import dead_letter_queues
 from topology.plan.look import look
 from topology.settings import TopologySettings, load_topology
-from topology.stuck import stuck_letters
+from topology.stuck import stuck_letters, surely_stuck
 from topology.watched import Place
 
 
@@ -145,7 +145,7 @@ async def _queues(
 def _seen_by_management(report: Report, settings: TopologySettings, url: str) -> bool:
     try:
         with Management(url) as management:
-            stuck = _stuck(management, settings.address.vhost)
+            stuck = surely_stuck(partial(stuck_letters, management, settings.address.vhost))
             topology = load_topology(settings)
             harmed = harmed_queues(management, settings.address.vhost, topology, settings.time_scale)
         missing = list(_missing(settings))
@@ -164,14 +164,6 @@ def _seen_by_management(report: Report, settings: TopologySettings, url: str) ->
     if not harmed:
         report.good("policies in force")
     return not stuck and not missing and not harmed
-
-
-def _stuck(management: Management, vhost: str) -> dict[str, int]:
-    # What is on its way is counted too; what stays from one statistics to the next is stuck.
-    if stuck := stuck_letters(management, vhost):
-        time.sleep(LOOK_S)
-        return {queue: n for queue, n in stuck_letters(management, vhost).items() if queue in stuck}
-    return {}
 
 
 def _missing(settings: TopologySettings) -> Iterator[MissingWay]:

@@ -19,6 +19,7 @@ def test_a_job_that_lost_its_worker_and_its_message_is_sent_again_with_one_effec
     job_id = stack.submit("payments.charge_order", ORDER, "order o-1")
     begun = "SELECT count(*) FROM redrive.jobs WHERE lease_cap IS NOT NULL"
     eventually(lambda: stack.database.value(begun) == 1, 30, "it runs, and that is on record")
+    eventually(lambda: third_party.requests("/charges"), 30, "it has met the delay: the next try does not")
     doomed.kill_group()
     eventually(lambda: stack.depth("payments") == 1, 30, "its message is back")
     with stack.vhost.channel() as channel:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from typing import Any
 
 import pytest
 
+from api.broker_view import BrokerView
+from api.broker_watch import BrokerWatch
 from dlq_consumer.harmed import HarmWatch
 from tests.support import background
 from tests.support.databases import Database
@@ -16,7 +19,7 @@ from tests.support.policies import put_policy, somebodys
 from tests.support.processes import Processes
 from tests.support.small_topology import TOPOLOGY
 from tests.support.vhosts import Vhost
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, eventually_async
 from topology.entities import Policy
 from topology.management import Management
 
@@ -28,6 +31,24 @@ def graveyard(vhost: Vhost, database: Database, processes: Processes) -> Graveya
 
 def delete(graveyard: Graveyard, kind: str, name: str) -> None:
     graveyard.vhost.management.delete(f"/api/{kind}/{graveyard.vhost.vhost}/{name}").raise_for_status()
+
+
+async def troubles_once_stuck(graveyard: Graveyard) -> list[str]:
+    """What the API's watch says of the queue `orders` once it counts stuck letters."""
+    view = BrokerView(graveyard.vhost.management_url, graveyard.vhost.vhost)
+    watch = BrokerWatch(view, TOPOLOGY, 0.1)
+    running = asyncio.create_task(watch.run())
+
+    async def counted() -> bool:
+        return watch.stuck == 2
+
+    try:
+        await eventually_async(counted, 60, "the API's watch counts them")
+        return [each.trouble for each in watch.troubles if each.name == "orders"]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await view.close()
 
 
 def test_stuck_letters_are_told_of_by_the_consumer_and_by_check_until_they_move(graveyard: Graveyard) -> None:
@@ -46,10 +67,12 @@ def test_stuck_letters_are_told_of_by_the_consumer_and_by_check_until_they_move(
     told = "dead letters cannot reach the dead-letter exchange. Run: topology verify"
     consumer.wait_for_log(told, 60)
     check = graveyard.dlq("check")
+    seen_by_the_api = asyncio.run(troubles_once_stuck(graveyard))
 
     assert "action=letters_stuck queue=orders letters=2" in consumer.log
     assert check.returncode == 1
     assert f"queue orders: 2 {told}" in check.stdout
+    assert "2 dead letters or retries cannot leave the queue" in seen_by_the_api
     delete(graveyard, "queues", "orders")
     consumer.wait_for_log("action=letters_moved queue=orders", 60)
     consumer.wait_for_log("action=policy_harms queue=mails.dlq", 60)

@@ -17,9 +17,11 @@ from tests.support.vhosts import Vhost
 from tests.support.waiting import eventually
 from tests.support.work import DLQ, QUEUE
 from topology.headers import PROBE, PUBLISH
+from topology.management import Management
 from topology.messages import task_message
 from topology.names import UNROUTED_DLQ
 from topology.probe import Probe, probe_message
+from topology.stuck import stuck_letters
 from topology.wire import Properties, RawProperties, split
 
 JOBS = 1_000
@@ -220,6 +222,7 @@ def test_a_worker_that_does_not_move_is_told_of_and_nothing_stays_when_it_does(i
     assert idle.rows()["dead_letters"] == 0
 
 
+@pytest.mark.timeout(420)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
 def test_interrupted_it_leaves_only_what_goes_by_itself(
     idle: Verifying, number: signal.Signals, code: int
@@ -239,6 +242,11 @@ def test_interrupted_it_leaves_only_what_goes_by_itself(
     eventually(lambda: idle.messages() == {}, 10, "the last has come out, and was taken")
     eventually(lambda: own_queues(idle) == [], 10, "its own queues are gone")
     assert idle.rows()["dead_letters"] == 0
+    if (
+        number == signal.SIGKILL
+    ):  # rarely a probe was on its way into the queue that went: sent again after 180 s
+        with Management(idle.vhost.management_url) as management:
+            eventually(lambda: not stuck_letters(management, idle.vhost.vhost), 240, "none is held back")
     assert [check for check in idle.checks().values() if check["status"] == "failed"] == []
 
 

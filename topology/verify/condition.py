@@ -57,19 +57,18 @@ def check_queues(entities: Entities, live: Live, owners: Owners) -> Iterator[Che
 
 def check_stuck(
     entities: Entities,
-    before: Mapping[str, LiveQueue],
-    after: Mapping[str, LiveQueue],
+    stuck: Mapping[str, int],
     broken: Collection[str],
     owners: Owners,
 ) -> Iterator[Check]:
-    """A failed check for each queue that could not hand on its dead letters, then and some seconds later.
+    """A failed check for each queue that cannot hand on its dead letters.
 
     Args:
+        stuck: how many, by queue.
         broken: names of entities that another check failed for.
     """
     for queue in entities.queues:
-        now = after[queue.name].stuck if queue.name in after else 0
-        if not now or queue.name not in before or not before[queue.name].stuck:
+        if not (waiting := stuck.get(queue.name)):
             continue
         target = str(queue.arguments.get("x-dead-letter-exchange", ""))
         cause = (
@@ -80,13 +79,9 @@ def check_stuck(
         yield failed(
             f"queue {queue.name}: dead letters that cannot leave it (messages_dlx)",
             owners.of(queue.name),
-            f"{now} wait; {cause}",
+            f"{waiting} wait; {cause}",
             "Mend that; the broker tries again every 3 minutes, and what comes behind them waits too",
         )
-
-
-def has_stuck(entities: Entities, queues: Mapping[str, LiveQueue]) -> bool:
-    return any(queue.name in queues and queues[queue.name].stuck for queue in entities.queues)
 
 
 def _is_minority(queue: LiveQueue) -> bool:

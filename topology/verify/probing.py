@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -54,6 +54,7 @@ class Probing:
             stack.push_async_callback(connection.close)
             channel = await connection.channel()
             own = await self._listen(channel)
+            stack.push_async_callback(self._stop_listening, channel, own)
             counts = await _counts(connection, self._existing(self.legs))
             ends = {name for leg in self.legs if leg.ends_in for name in (leg.ends_in, UNROUTED_DLQ)}
             for name in sorted(ends & counts.keys()):
@@ -91,6 +92,14 @@ class Probing:
 
         await channel.consume(own, take)
         return own
+
+    async def _stop_listening(self, channel: BrokerChannel, own: str) -> None:
+        """Before the queue goes with its connection: a dead letter on its way into a queue that is deleted
+        stays where it died until the broker tries again, after 3 minutes."""
+        with suppress(BrokerError):
+            for way in self.ways:
+                await channel.unbind(own, way.exchange, way.routing_key)
+            await channel.passive_declare(own)  # answered after what is on its way
 
     def _came(self, news: Arrival) -> None:
         if (found := self.under_way.pop(news.probe, None)) is None:

@@ -14,11 +14,12 @@ from topology.entities import Entities, compile_topology
 from topology.management import Management
 from topology.names import UNROUTED, due
 from topology.spec import Topology
+from topology.stuck import surely_stuck
 from topology.verify.check import Check, ok
-from topology.verify.condition import check_broker, check_queues, check_stuck, has_stuck
+from topology.verify.condition import check_broker, check_queues, check_stuck
 from topology.verify.declared import Owners, check_bindings, check_entities
 from topology.verify.legs import dead_letter_legs, ladder_legs, ladders, way_out
-from topology.verify.live import STATISTICS_S, Live, read_live, read_queues
+from topology.verify.live import Live, LiveQueue, read_live, read_queues
 from topology.verify.policies import check_policies
 from topology.verify.probing import Probing
 from topology.verify.verdict import OVERTAKING_RELEASE, Evidence
@@ -87,13 +88,16 @@ class Verification:
     def _stuck(
         self, entities: Entities, live: Live, read_at: float, wrong: Iterable[Check], owners: Owners
     ) -> Iterator[Check]:
-        if not has_stuck(entities, live.queues):
-            return
-        # Dead letters on their way are counted too: what is stuck is there still in newer statistics.
-        time.sleep(max(read_at + STATISTICS_S - time.monotonic(), 0))
-        now = read_queues(self.management, self.address.vhost)
+        ours = {queue.name for queue in entities.queues}
+
+        def counts(queues: Mapping[str, LiveQueue]) -> dict[str, int]:
+            return {name: queue.stuck for name, queue in queues.items() if name in ours}
+
+        stuck = surely_stuck(
+            lambda: counts(read_queues(self.management, self.address.vhost)), (counts(live.queues), read_at)
+        )
         names = {name for check in wrong for name in check.about}
-        yield from check_stuck(entities, live.queues, now, names, owners)
+        yield from check_stuck(entities, stuck, names, owners)
 
 
 def _by_name(checks: Iterable[Check]) -> Mapping[str, list[Check]]:
