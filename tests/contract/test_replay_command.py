@@ -35,7 +35,7 @@ def test_a_dry_run_of_ids_says_that_one_would_refuse_them_all(letters: Database)
         assert (told.exit_code, answer["to_send"], answer["refused"]) == (0, to_send, not skip)
     told = replay(letters, "1", "2", "--dry-run")
     assert (told.exit_code, "letters to send: 0" in told.stdout) == (0, True)
-    assert "refused: 1, state is discarded" in told.stdout
+    assert "refused: 1 (2), state is discarded" in told.stdout
     assert "unless --skip-ineligible" in told.stdout
 
 
