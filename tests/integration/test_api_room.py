@@ -67,6 +67,7 @@ def test_replays_that_ask_a_broker_without_an_answer_keep_no_submission_waiting(
 def test_what_a_frozen_relay_holds_is_published_by_another(running: Stack, broker: TcpProxy) -> None:
     (frozen,) = (each for each in running.processes.started if each.name == "api")
     taken = "select not exists (select from redrive.outbox for update skip locked) from redrive.outbox"
+    eventually(lambda: running.http.get("/readyz").json()["broker"] == "ok", 30, "the relay is connected")
     broker.hold()
     try:
         running.submit("payments.charge_order", CHARGE, "k")

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dev.loopback_http import Response
-from tests.support.callers import SETTINGS, Caller
+from tests.support.callers import DEAF_HOST, SETTINGS, Caller
 from tests.support.databases import Database
 from tests.support.ports import free_port
 from tests.support.processes import Processes
@@ -121,8 +121,8 @@ def test_a_dead_one_is_listed_and_sent_again_by_hand_and_who_did_it_is_on_record
 
 
 def test_a_deaf_receiver_holds_up_no_other_and_letters_neither(caller: Caller, hook: Receiver) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0), backlog=100)) as deaf:
-        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
+    with closing(socket.create_server((DEAF_HOST, 0), backlog=100)) as deaf:
+        url = f"http://{DEAF_HOST}:{deaf.getsockname()[1]}/"
         for number in range(12):
             caller.end(f"deaf-{number}", url)
         caller.end("quick", hook.url)
@@ -140,8 +140,8 @@ def test_a_flood_of_deaf_receivers_leaves_half_of_the_room_to_those_known_to_be_
     caller.until("first", state="delivered")
     with ExitStack() as stack:
         for number in range(40):
-            deaf = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0))))
-            caller.waits(f"deaf-{number}", f"http://127.0.0.1:{deaf.getsockname()[1]}/")
+            deaf = stack.enter_context(closing(socket.create_server((DEAF_HOST, 0))))
+            caller.waits(f"deaf-{number}", f"http://{DEAF_HOST}:{deaf.getsockname()[1]}/")
         caller.database.execute("update redrive.jobs set state = 'CANCELLED' where id like 'deaf-%'")
         under_way = "select count(*) from redrive.callbacks where jsonb_array_length(answers) < tries"
         sent = partial(caller.database.value, under_way)
@@ -164,8 +164,8 @@ def test_a_new_receiver_waits_for_no_flood_of_unknown_ones_of_another_caller(
     caller: Caller, hook: Receiver
 ) -> None:
     with ExitStack() as stack:
-        deaf = [stack.enter_context(closing(socket.create_server(("127.0.0.1", 0)))) for _ in range(120)]
-        caller.database.execute(FLOOD, [f"127.0.0.1:{each.getsockname()[1]}" for each in deaf])
+        deaf = [stack.enter_context(closing(socket.create_server((DEAF_HOST, 0)))) for _ in range(120)]
+        caller.database.execute(FLOOD, [f"{DEAF_HOST}:{each.getsockname()[1]}" for each in deaf])
         caller.database.execute("update redrive.jobs set state = 'CANCELLED'")
         under_way = "select count(*) from redrive.callbacks where jsonb_array_length(answers) < tries"
         eventually(lambda: caller.database.value(under_way) >= 16, 30, "the room of unknown ones is taken")
