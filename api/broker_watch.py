@@ -11,7 +11,7 @@ from typing import NoReturn
 from api.broker_view import BrokerView, BrokerViewError, QueueCounts
 from topology.entities import compile_topology
 from topology.missing_ways import missing_ways
-from topology.policy_harm import harms
+from topology.policy_harm import told
 from topology.spec import Topology
 from topology.stuck import Stuck
 
@@ -74,10 +74,7 @@ class BrokerWatch:
     def _harmed(self, queues: Mapping[str, QueueCounts]) -> list[Trouble]:
         """Queues of ours that a policy makes lose messages, or hold them up."""
         in_force = {name: counts.in_force for name, counts in queues.items()}
-        return [
-            Trouble(harm.queue, f"by {in_force[harm.queue].names} its {harm.text}")
-            for harm in harms(self._topology, self._entities, in_force)
-        ]
+        return [Trouble(*each) for each in told(self._topology, self._entities, in_force)]
 
     async def _look_at_ways(self, queues: Collection[str]) -> None:
         clock = asyncio.get_running_loop().time

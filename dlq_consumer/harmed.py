@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from topology.entities import compile_topology
+from topology.entities import Entities, compile_topology
 from topology.errors import TopologyError
 from topology.management import Management
-from topology.policy_harm import harms
+from topology.policy_harm import told
 from topology.spec import Topology
 from topology.verify.live import read_queues
 
@@ -19,7 +19,7 @@ ADVICE = "Run: topology verify"
 
 
 def harmed_queues(
-    management: Management, vhost: str, topology: Topology, time_scale: float
+    management: Management, vhost: str, topology: Topology, entities: Entities
 ) -> list[tuple[str, str]]:
     """Queues of ours that a policy in force makes lose messages, or hold them up, and how; each value of it.
 
@@ -27,8 +27,7 @@ def harmed_queues(
         ManagementError: no usable answer.
     """
     in_force = {name: queue.in_force for name, queue in read_queues(management, vhost).items()}
-    found = harms(topology, compile_topology(topology, time_scale), in_force)
-    return [(harm.queue, f"by {in_force[harm.queue].names} its {harm.text}") for harm in found]
+    return told(topology, entities, in_force)
 
 
 class HarmWatch:
@@ -37,7 +36,7 @@ class HarmWatch:
 
     def __init__(self, url: str, vhost: str, topology: Topology, time_scale: float) -> None:
         self._url = url
-        self._of = vhost, topology, time_scale
+        self._of = vhost, topology, compile_topology(topology, time_scale)
         self._told: set[tuple[str, str]] = set()
 
     async def run(self) -> None:

@@ -71,6 +71,12 @@ def harms(topology: Topology, entities: Entities, in_force: Mapping[str, InForce
                 yield Harm(queue.name, key, effective[key], why)
 
 
+def told(topology: Topology, entities: Entities, in_force: Mapping[str, InForce]) -> list[tuple[str, str]]:
+    """The same as queue and words: which policy, and what it does."""
+    found = harms(topology, entities, in_force)
+    return [(harm.queue, f"by {in_force[harm.queue].names} its {harm.text}") for harm in found]
+
+
 def _harm(
     queue: Queue, effective: Mapping[str, Any], ours: Policy | None, time_limit_s: float | None
 ) -> Iterator[tuple[str, str]]:

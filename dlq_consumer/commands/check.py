@@ -26,7 +26,7 @@ from topology.broker_errors import BrokerAway, ChannelClosed, IsStream
 from topology.connection import BrokerConnection, connect
 from topology.consumers import streams
 from topology.drained import drained_state
-from topology.entities import compile_topology
+from topology.entities import Entities, compile_topology
 from topology.errors import InvalidTopologyError
 from topology.management import Management, ManagementError
 from topology.missing_ways import MissingWay, missing_ways
@@ -143,12 +143,13 @@ async def _queues(
 
 
 def _seen_by_management(report: Report, settings: TopologySettings, url: str) -> bool:
+    topology = load_topology(settings)
+    entities = compile_topology(topology, settings.time_scale)
     try:
         with Management(url) as management:
             stuck = surely_stuck(partial(stuck_letters, management, settings.address.vhost))
-            topology = load_topology(settings)
-            harmed = harmed_queues(management, settings.address.vhost, topology, settings.time_scale)
-        missing = list(_missing(settings))
+            harmed = harmed_queues(management, settings.address.vhost, topology, entities)
+        missing = list(_missing(settings, entities))
     except ManagementError as error:
         return report.bad("stuck letters", str(error))
     for queue, count in stuck.items():
@@ -166,13 +167,12 @@ def _seen_by_management(report: Report, settings: TopologySettings, url: str) ->
     return not stuck and not missing and not harmed
 
 
-def _missing(settings: TopologySettings) -> Iterator[MissingWay]:
+def _missing(settings: TopologySettings, entities: Entities) -> Iterator[MissingWay]:
     """Said before a letter or a retry needs them: it would stay in its queue.
 
     Raises:
         ManagementError
     """
-    entities = compile_topology(load_topology(settings), settings.time_scale)
     have = look(settings, entities)
     return missing_ways(entities, have.queues, have.exchanges, have.bindings)
 

@@ -55,10 +55,10 @@ class Probing:
             channel = await connection.channel()
             own = await self._listen(channel)
             stack.push_async_callback(self._stop_listening, channel, own)
-            counts = await _counts(connection, self._existing(self.legs))
-            ends = {name for leg in self.legs if leg.ends_in for name in (leg.ends_in, UNROUTED_DLQ)}
-            for name in sorted(ends & counts.keys()):
-                counts[name] = await drained_state(connection, name, alone=True)
+            names = self._existing(self.legs)
+            ends = names & {name for leg in self.legs if leg.ends_in for name in (leg.ends_in, UNROUTED_DLQ)}
+            counts = await _counts(connection, names - ends)
+            counts |= {name: await drained_state(connection, name, alone=True) for name in sorted(ends)}
             publisher = Publisher(self.address, f"{NAME}-publish")
             await publisher.start()
             stack.push_async_callback(publisher.close)
