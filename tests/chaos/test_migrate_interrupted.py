@@ -38,6 +38,7 @@ def filled(vhost: Vhost) -> list[bytes]:
     """Messages that wait in the queue."""
     bodies = [b"waits-%d" % number for number in range(WAITING)]
     with vhost.channel() as channel:
+        channel.confirm_delivery()
         for body in bodies:
             channel.basic_publish("", "jobs", body)
     eventually(lambda: vhost.depth("jobs") == WAITING, 20, "all wait")

@@ -29,6 +29,7 @@ def test_waiting_jobs_are_in_the_broker_and_not_in_the_worker(
 
     def publish(count: int, eta: str | None, task: str = "r.note", body: bytes = b"[[],{},{}]") -> None:
         with vhost.channel() as channel:
+            channel.confirm_delivery()
             for _ in range(count):
                 headers = {"task": task, "id": str(uuid4()), "eta": eta}
                 properties = pika.BasicProperties(content_type="application/json", headers=headers)

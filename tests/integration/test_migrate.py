@@ -196,6 +196,7 @@ def test_what_waited_is_no_publisher_and_takes_no_time_of_the_limit(vhost: Vhost
     with vhost.channel() as channel:
         for number in range(20_000):
             channel.basic_publish("", "jobs", b"%d" % number)
+        eventually(lambda: vhost.depth("jobs") == 20_000, 60, "published")
 
     # More than a second of moving, for a limit of one.
     refused = migrate(vhost, "STRICT", "--yes", "--timeout", "1")

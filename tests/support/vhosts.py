@@ -52,7 +52,11 @@ class Vhost:
 
     @contextmanager
     def channel(self) -> Iterator[BlockingChannel]:
-        """An AMQP channel on a connection of its own."""
+        """An AMQP channel on a connection of its own.
+
+        What was published without confirms and is not in its queue when the channel closes may never come
+        there: a quorum queue may hear that its publisher is gone before it has what that sent.
+        """
         with connection(AmqpAddress.parse(self.amqp_url), "test") as opened:
             yield opened.channel()
 
