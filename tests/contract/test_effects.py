@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
 import pytest
@@ -10,11 +10,10 @@ import pytest
 from storage.claims import Claim
 from storage.effects import Effect
 from storage.errors import DatabaseAwayError
-from storage.settings import StorageSettings
 from storage.sync import Database as SyncDatabase
-from storage.sync import LoopThread
 from tests.support.claimed import a_claim, expire, over, running
 from tests.support.databases import Database
+from tests.support.sync_database import sync_database
 from workers.child import Ticket
 from workers.effects import Once
 from workers.errors import AlreadyDone, LostClaimError
@@ -30,9 +29,9 @@ async def connection(database: Database) -> AsyncIterator[asyncpg.Connection]:
 
 
 @pytest.fixture
-def pool(database: Database) -> SyncDatabase:
-    settings = StorageSettings(_env_file=None, database_url=database.url)  # type: ignore[call-arg, arg-type]
-    return SyncDatabase(settings, LoopThread("claims"), "claims")
+def pool(database: Database) -> Iterator[SyncDatabase]:
+    with sync_database(database.url, "claims") as made:
+        yield made
 
 
 MARK = "insert into redrive.sample_emails (email_key, state, job_id) values ($1, 'sent', $2)"

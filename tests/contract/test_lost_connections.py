@@ -12,27 +12,17 @@ import pytest
 from storage.connection import Connection, connect
 from storage.effects import Effect
 from storage.errors import DatabaseAwayError, translate
-from storage.settings import StorageSettings
-from storage.sync import Database, LoopThread, borrower
+from storage.sync import Database, borrower
 from tests.support.databases import Database as FreshDatabase
+from tests.support.sync_database import sync_database
 
 Step = Callable[[Effect], Coroutine[Any, Any, Any]]
 
 
 @pytest.fixture
 def pool(database: FreshDatabase) -> Iterator[Database]:
-    loop = LoopThread("test")
-    settings = StorageSettings(_env_file=None, database_url=database.url)  # type: ignore[call-arg, arg-type]
-    made = Database(settings, loop, "test")
-    yield made
-    made.run(closed(made))
-    loop.stop()
-
-
-async def closed(pool: Database) -> None:
-    """It waits for a connection that was not given back."""
-    async with asyncio.timeout(10):
-        await pool.close()
+    with sync_database(database.url, "test") as made:
+        yield made
 
 
 def begun_and_lost(pool: Database, database: FreshDatabase) -> Effect:

@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from tests.support.api_alone import api_alone
 from tests.support.shared import Places, Shared
@@ -136,7 +137,7 @@ def test_the_document_has_the_payload_of_each_job_type(running: Stack) -> None:
 
 
 def test_no_request_gets_a_5xx_or_an_answer_that_the_document_does_not_name(running: Stack) -> None:
-    schema = schemathesis.openapi.from_url(f"{running.http.base_url}/openapi.json")
+    schema: OpenApiSchema = schemathesis.openapi.from_url(f"{running.http.base_url}/openapi.json")
     key = running.http.headers["Authorization"]
 
     def with_key(sent: Any) -> Any:
