@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pika.exceptions import NackError
 
 from tests.support.databases import Database
 from tests.support.processes import Process, Processes
@@ -101,17 +100,6 @@ def test_retries_wait_unacked_until_the_ladder_is_mended(work: Work, trouble: st
     work.until_settled()
 
 
-def refuses(vhost: Vhost, queue: str) -> bool:
-    """Publishes one message; whether the queue has no room for it."""
-    with vhost.channel() as channel:
-        channel.confirm_delivery()
-        try:
-            channel.basic_publish("", queue, b"in the way")
-        except NackError:
-            return True
-    return False
-
-
 @pytest.mark.rabbitmq4  # 3.10.8 goes on to refuse when the limit is gone
 def test_a_retry_that_a_full_queue_refuses_waits_until_there_is_room(
     vhost: Vhost, database: Database, processes: Processes
@@ -121,7 +109,7 @@ def test_a_retry_that_a_full_queue_refuses_waits_until_there_is_room(
     worker, policies = work.start("-Q", "work"), f"/api/policies/{vhost.vhost}/full"
     policy = {"pattern": "^aside$", "definition": {"max-length": 1}, "apply-to": "queues"}
     work.vhost.management.put(policies, json=policy).raise_for_status()
-    eventually(lambda: refuses(work.vhost, "aside"), 20, "the queue is full")
+    eventually(lambda: work.vhost.is_full("aside"), 20, "the queue is full")
     jobs = [work.submit("r.once", how={"queue": "aside", "countdown": 0}) for _ in range(3)]
     worker.wait_for_log(FAILED)
     assert "basic.nack" in worker.log

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pika.exceptions import NackError
 
 from tests.integration.test_migrate import arguments_of, bodies, bound, migrate
 from tests.support.migrating import QUORUM, STRICT, declared
@@ -126,7 +125,7 @@ def test_dead_letters_that_cannot_leave_the_holding_queue_are_not_deleted_with_i
         channel.queue_bind(HOLDING, "outside", "")
 
         channel.confirm_delivery()
-        eventually(lambda: is_full(vhost), 20, "the dead-letter queue is full")
+        eventually(lambda: vhost.is_full(dlq("jobs")), 20, "the dead-letter queue is full")
         expires = RawProperties(properties(expiration="1", delivery_mode=2).encode())
         channel.basic_publish("outside", "", b"expires", expires)
     eventually(lambda: dead(vhost) == 1, 20, "it cannot leave the holding queue")
@@ -151,16 +150,6 @@ def test_apply_leaves_a_queue_alone_whose_migration_was_interrupted(vhost: Vhost
     assert (planned.returncode, applied.returncode) == (4, 4)
     assert "topology migrate goes on with it" in planned.stdout
     assert vhost.queue("jobs") is None
-
-
-def is_full(vhost: Vhost) -> bool:
-    with vhost.channel() as channel:
-        channel.confirm_delivery()
-        try:
-            channel.basic_publish("", dlq("jobs"), b"fills it")
-        except NackError:
-            return True
-    return False
 
 
 def dead(vhost: Vhost) -> int:

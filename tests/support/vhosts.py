@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
+from pika.exceptions import NackError
 
 from tests.support.kept import ask
 from tests.support.waiting import eventually
@@ -93,6 +94,14 @@ class Vhost:
         with self.channel() as channel:
             channel.confirm_delivery()
             channel.basic_publish("", queue, body, properties, mandatory=True)
+
+    def is_full(self, queue: str) -> bool:
+        """Publishes one message; whether the queue refuses it."""
+        try:
+            self.publish(queue, b"fills it")
+        except NackError:
+            return True
+        return False
 
     def purge(self, topology: Topology) -> None:
         """Every queue of a topology is empty of ready messages."""
